@@ -86,4 +86,4 @@ soak: setup-soak setup-bench
 	@$(VENV_PYTHON) -m vkdml_lab.soak
 
 clean:
-	rm -rf .venv build dist src/vkdml/spirv src/vkdml/engine/vulkan/_kp.*.so src/*.egg-info lab/build lab/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist src/vkdml/spirv src/vkdml/engine/vulkan/_kp.*.so src/vkdml/faces/onnx/_provider.*.so src/*.egg-info lab/build lab/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

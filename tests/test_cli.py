@@ -1,7 +1,6 @@
 """The command `vkdml`: what it prints, its JSON and its exit codes."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -42,10 +41,6 @@ def files(tmp_path, monkeypatch):
     (tmp_path / "inner").mkdir()
     (tmp_path / "inner" / "file.json").write_text(json.dumps(ACTIVATION | {"resources": {
         "x": {"initialValues": {"sourcePath": "../x.npy"}}, "y": ACTIVATION["resources"]["y"]}}))
-    external = model(GRU.format('GRU <hidden_size=4>'), weights())
-    onnx.save(external, tmp_path / "inner" / "external.onnx", save_as_external_data=True, size_threshold=0, location="w.bin")
-    os.rename(tmp_path / "inner" / "w.bin", tmp_path / "w.bin")
-    (tmp_path / "inner" / "w.bin").symlink_to("../w.bin")
     twice = helper.make_graph([helper.make_node("Neg", ["x"], ["a/b"]), helper.make_node("Abs", ["x"], ["a_b"])], "g",
                               [helper.make_tensor_value_info("x", 1, [2])], [helper.make_empty_tensor_value_info(n) for n in ("a/b", "a_b")])
     (tmp_path / "twice.onnx").write_bytes(helper.make_model(twice, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString())
@@ -154,7 +149,6 @@ def test_explain_a_model(capsys, files, device):
     (["gru.onnx", "-B", "0"], 2, "'0' is not a positive whole number"),
     (["gru-0x1x1x1"], 1, "InputTensor.Sizes: found (1, 0, 1, 1)"),
     (["gru-100000x10x1000x1000"], 1, "expected at most"),
-    (["wrong.onnx"], 1, "GRU node: hidden_size: found 5"),
 ])
 def test_what_cannot_be_explained(capsys, files, device, arguments, code, message):
     found, _, error = run(capsys, "explain", *arguments)
@@ -211,12 +205,11 @@ def test_a_warning_is_one_line(capsys, files, no_sessions):
     (files / "neg.onnx").write_bytes(proto.SerializeToString())
     code, _, err = run(capsys, "run", "neg.onnx", "--input", "x=pair.npy")
     assert (code, err.count("\n")) == (0, 1)
-    assert err.startswith("vkdml: warning: nothing runs on the Vulkan device: of 1 nodes none is ONNX's GRU")
+    assert err.startswith("vkdml: warning: nothing runs on the Vulkan device: of 1 nodes none is a GRU")
 
 
 def test_files_outside_of_the_models_folder(capsys, files, device):
     assert run(capsys, "dispatch", "inner/file.json", "--allow-outside")[0] == 0
-    assert run(capsys, "run", "inner/external.onnx", "--input", "x=x.npy", "--allow-outside")[0] == 0
 
 
 def test_dispatch(capsys, files, device):
@@ -256,10 +249,10 @@ def test_wrong_usage(capsys, files, arguments, message):
 
 @pytest.mark.device
 @pytest.mark.parametrize(("arguments", "message"), [
-    (("run", "wrong.onnx", "--input", "x=x.npy"), "vkdml: GRU node: hidden_size: found 5"),
+    (("run", "wrong.onnx", "--input", "x=x.npy"), "vkdml: onnxruntime: .*GRU"),
     (("run", "unknown.onnx", "--input", "x=pair.npy"), "vkdml: onnxruntime: .*NoSuchOperator"),
-    (("run", "gru.onnx", "--input", "x=pair.npy"), "vkdml: run: input_feed: x: found the shape"),
-    (("run", "relu.json",), "vkdml: InferenceSession: path_or_bytes"),
+    (("run", "gru.onnx", "--input", "x=pair.npy"), "vkdml: onnxruntime: .*x"),
+    (("run", "relu.json",), "vkdml: onnxruntime: .*Protobuf"),
     (("run", "twice.onnx", "--input", "x=pair.npy", "--output-dir", "out"), "vkdml: run: output a/b: found another for the file a_b;"),
     (("run", "double.onnx", "--input", "x=double.npy", "--compare", "onnxruntime"), "vkdml: --compare: onnxruntime: .*double.*leave --compare out"),
     (("run", "gru.onnx", "--input", "x=x.npy", "--output-dir", "x.npy"), "vkdml: .*File exists: 'x.npy'"),
@@ -269,7 +262,6 @@ def test_wrong_usage(capsys, files, arguments, message):
     (("dispatch", "relu.json", "--device", "9"), "vkdml: no Vulkan device '9'"),
     (("dispatch", "relu.json", "--max-bytes", "32"), "vkdml: model: dispatchables.relu: found 64 bytes"),
     (("dispatch", "inner/file.json"), "vkdml: model: resources.x.initialValues.sourcePath: found ../x.npy"),
-    (("run", "inner/external.onnx"), "vkdml: InferenceSession: external_data of tensor 'W'"),
 ])
 def test_failed_work(capsys, files, arguments, message):
     code, _, err = run(capsys, *arguments)

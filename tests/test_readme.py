@@ -71,7 +71,7 @@ def test_each_kind_of_user_has_an_example():
         ("docs/faces/dxdispatch.md", "An RNN"): ["json", "sh"], ("docs/faces/numpy.md", "A bidirectional GRU"): ["python"],
         ("docs/faces/numpy.md", "A layer that holds its weights"): ["python"],
         ("docs/faces/numpy.md", "A sequence that comes in pieces"): ["python"],
-        ("docs/faces/onnx.md", "A model"): ["python", "sh"], ("docs/faces/onnx.md", "A single node"): ["python"],
+        ("docs/faces/onnx.md", "A model"): ["python", "sh"], ("docs/faces/onnx.md", "In onnxruntime's own sessions"): ["python"], ("docs/faces/onnx.md", "A single node"): ["python"],
         ("docs/faces/onnx.md", "A model that carries its state"): ["python"],
         ("docs/faces/pydirectml.md", "A GRU"): ["python"], ("docs/faces/pydirectml.md", "A whole model"): ["python"], ("docs/faces/torch.md", "A module"): ["python"],
         ("docs/faces/torch.md", "Rows of several lengths"): ["python"],

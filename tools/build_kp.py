@@ -1,4 +1,5 @@
-"""setuptools' build_ext, which builds kp, Kompute's Python package, into this one: its sdist with the patches of tools/kp/.
+"""setuptools' build_ext, which builds kp, Kompute's Python package, into this one: its sdist with the patches of tools/kp/; and
+the extensions that this package has the source of.
 
 What is downloaded is pinned by hash. What was built is kept in the user's cache (docs/caches.md), for the next build. What went
 wrong is said in a line that begins with "kp: ".
@@ -15,6 +16,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from setuptools import Extension
@@ -36,14 +38,14 @@ FLAGS = ("CC", "CXX", "CPPFLAGS", "CFLAGS", "CXXFLAGS", "LDFLAGS", "LDSHARED")  
 class BuildExt(build_ext):
     def build_extension(self, ext: Extension) -> None:
         built = Path(self.get_ext_fullpath(ext.name))
-        kept = place(built.name)
+        kept = place(built.name, ext.sources)
         if kept and kept.exists():
             self.mkpath(str(built.parent))
             shutil.copyfile(kept, built)
             return
         with tempfile.TemporaryDirectory() as folder:
             self.build_temp, self.force = folder, True
-            prepare(ext, Path(folder))
+            prepare(ext, Path(folder)) if not ext.sources else compiled(ext, Path(folder))
             try:
                 super().build_extension(ext)
             except (BaseError, CCompilerError) as error:
@@ -57,9 +59,16 @@ def version() -> str:
     return re.search(r'^KP_VERSION = "(\S+)"', (ROOT / "src/vkdml/engine/vulkan/gpu.py").read_text(), re.MULTILINE)[1]
 
 
-def prepare(ext: Extension, folder: Path) -> None:
-    """Fetch kp's source and what it needs, patch it, and have the extension made of it."""
+def compiled(ext: Extension, folder: Path) -> None:
+    """Fetch pybind11, and have the extension made with it."""
     fetch("install", "--no-user", "--only-binary", ":all:", "--target", folder / "needed", "-r", KP / "requirements.txt")
+    ext.include_dirs.append(str(folder / "needed/pybind11/include"))
+    ext.extra_compile_args, ext.extra_link_args = COMPILING, ["-Wl,-s"]
+
+
+def prepare(ext: Extension, folder: Path) -> None:
+    """Fetch kp's source, patch it, and have the extension made of it."""
+    compiled(ext, folder)
     fetch("download", "--no-build-isolation", "--no-binary", "kp", "-d", folder, "-r", KP / "source.txt")
     (sdist,) = folder.glob("kp-*.tar.gz")
     shutil.unpack_archive(sdist, folder)
@@ -77,9 +86,8 @@ def prepare(ext: Extension, folder: Path) -> None:
     whole = source / "kp.cpp"
     whole.write_text("".join(f'#include "src/{name}.cpp"\n' for name in SOURCES) + '#include "python/src/main.cpp"\n')
     ext.sources, ext.libraries, ext.language = [str(whole)], ["vulkan"], "c++"
-    ext.include_dirs = [str(source), str(source / "src/include"), str(folder / "needed/pybind11/include")]
+    ext.include_dirs += [str(source), str(source / "src/include")]
     ext.define_macros = [*MACROS.items(), ("VERSION_INFO", f'"{version()}"')]
-    ext.extra_compile_args, ext.extra_link_args = COMPILING, ["-Wl,-s"]
 
 
 def fetch(*arguments: str | Path) -> None:
@@ -92,11 +100,14 @@ def fetch(*arguments: str | Path) -> None:
 
 # The cache
 
-def place(name: str) -> Path | None:
-    """The file of the cache for the module that would be built now. None: others may have written to the cache."""
+def place(name: str, sources: Sequence[str] = ()) -> Path | None:
+    """The file of the cache for the module that would be built now. None: others may have written to the cache.
+
+    sources: those that this package has.
+    """
     named = os.environ.get("VKDML_CACHE")
     cache = Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vkdml"
-    files = [Path(__file__), *sorted(KP.glob("*.patch")), *sorted(KP.glob("*.txt"))]
+    files = [Path(__file__), *sorted(KP.glob("*.patch")), *sorted(KP.glob("*.txt")), *(ROOT / source for source in sources)]
     digest = hashlib.sha256(repr([version(), platform.libc_ver(), [os.environ.get(flag) for flag in FLAGS],
                                   [path.read_bytes() for path in files]]).encode()).hexdigest()
     kept = cache / "kp" / digest[:16] / name

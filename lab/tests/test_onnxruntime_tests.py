@@ -20,7 +20,7 @@ class TestSessions(unittest.TestCase):
         assert ort.InferenceSession("testdata/matmul_1.onnx").get_inputs()[0].shape == [3, 2]
 
     def test_private(self):
-        assert ort.InferenceSession("testdata/matmul_1.onnx")._sess
+        assert ort.InferenceSession.__module__.startswith("onnxruntime")
 
     def test_backend(self):
         assert backend.prepare("testdata/matmul_1.onnx")
@@ -40,7 +40,7 @@ def test_run_on_both(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "lines changed: 2; models made: " in said
     assert ["onnxruntime_test_few", "1", "1", "0", "1", "1"] in [line.split() for line in said.splitlines()]
-    assert "onnxruntime only: onnxruntime_test_few TestSessions.test_private\n    AttributeError: 'InferenceSession' object has no" in said
+    assert "onnxruntime only: onnxruntime_test_few TestSessions.test_private\n    AssertionError" in said
     assert "neither: onnxruntime_test_few TestSessions.test_backend\n    AssertionError: vkdml.onnx" in said
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tools import compile_shaders
 from vkdml_lab.bench import ceilings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,6 +49,7 @@ def test_the_wheel_of_vkdml_has_nothing_else(wheels):
     names = contents(wheels[0])
     modules = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").rglob("*.py")}
     assert {name for name in names if name.endswith(".py")} == modules
+    assert {name for name in names if name.endswith(".spv")} == {f"vkdml/spirv/{kernel}.spv" for kernel in compile_shaders.kernels()}
     assert {re.sub(r"^vkdml/engine/vulkan/_kp\.[\w-]+\.so$", "kp", re.sub(r"^vkdml/spirv/[\w/]+\.spv$", "kernel", name))
             for name in names - modules} == {"kp", "kernel", "vkdml/spirv/checksums.txt", "vkdml/py.typed",
                                             "vkdml/engine/vulkan/_kp.pyi"}

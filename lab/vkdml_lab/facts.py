@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import Structure, byref, c_char, c_char_p, c_uint32, c_void_p
-from typing import Any, ClassVar
+from typing import Any
 
 from vkdml import DeviceInfo
 from vkdml.laboratory import queries, structures, system
@@ -22,24 +22,23 @@ _SCOPES = {1: "device", 2: "workgroup", 3: "subgroup", 5: "queue family"}
 
 class Float16Int8Features(structures.Chained):
     TYPE, SINCE, EXTENSION = 1000082000, (1, 2), b"VK_KHR_shader_float16_int8"
-    _fields_: ClassVar[Any] = [("sType", c_uint32), ("pNext", c_void_p), ("shaderFloat16", c_uint32), ("shaderInt8", c_uint32)]
+    _fields_ = structures.words("shaderFloat16", "shaderInt8")
 
 
 class VulkanMemoryModelFeatures(structures.Chained):
     TYPE, SINCE, EXTENSION = 1000211000, (1, 2), b"VK_KHR_vulkan_memory_model"
-    _fields_: ClassVar[Any] = [("sType", c_uint32), ("pNext", c_void_p), *[(name, c_uint32) for name in (
-        "vulkanMemoryModel", "vulkanMemoryModelDeviceScope", "vulkanMemoryModelAvailabilityVisibilityChains")]]
+    _fields_ = structures.words(
+        "vulkanMemoryModel", "vulkanMemoryModelDeviceScope", "vulkanMemoryModelAvailabilityVisibilityChains")
 
 
 class IntegerDotProductFeatures(structures.Chained):
     TYPE, SINCE, EXTENSION = 1000280000, (1, 3), b"VK_KHR_shader_integer_dot_product"
-    _fields_: ClassVar[Any] = [("sType", c_uint32), ("pNext", c_void_p), ("shaderIntegerDotProduct", c_uint32)]
+    _fields_ = structures.words("shaderIntegerDotProduct")
 
 
 class CooperativeMatrixFeatures(structures.Chained):
     TYPE, EXTENSION = 1000506000, b"VK_KHR_cooperative_matrix"
-    _fields_: ClassVar[Any] = [("sType", c_uint32), ("pNext", c_void_p), ("cooperativeMatrix", c_uint32),
-                ("cooperativeMatrixRobustBufferAccess", c_uint32)]
+    _fields_ = structures.words("cooperativeMatrix", "cooperativeMatrixRobustBufferAccess")
 
 
 class CooperativeMatrixProperties(Structure):

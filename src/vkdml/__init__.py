@@ -15,7 +15,6 @@ from .errors import (
     InvalidArgumentError,
     MissingPackageError,
     NothingOnDeviceWarning,
-    OnnxRuntimeError,
     OutOfMemoryError,
     VerificationError,
     VkdmlError,
@@ -32,14 +31,14 @@ from .operators.header.c_names import DMLCalcBufferTensorSize
 from .operators.header.descs import *  # noqa: F403  (the DML_* names that it lists)
 from .operators.header.device_descs import *  # noqa: F403
 from .planning.device_info import DeviceInfo
-from .planning.needs import OperatorMemory
 from .planning.options import Options
+from .planning.plan import OperatorMemory
 
 __version__ = _version("vkdml")
 
 __all__ = ["GRU", "LSTM", "RNN", "BindingTable", "Buffer", "CommandRecorder", "CompiledGraph", "CompiledOperator",
            "DMLCalcBufferTensorSize", "Device", "DeviceInfo", "DeviceLostError", "DriverError", "InvalidArgumentError",
-           "MissingPackageError", "NothingOnDeviceWarning", "OnnxRuntimeError", "Operator", "OperatorInitializer",
+           "MissingPackageError", "NothingOnDeviceWarning", "Operator", "OperatorInitializer",
            "OperatorMemory", "Options", "OutOfMemoryError", "Stream", "VerificationError", "VkdmlError", "gru", "lstm", "rnn"]
 __all__ += descs.NAMES + device_descs.NAMES
 

@@ -1,4 +1,4 @@
-"""The family of errors. What is refused is reported with the operator, the field, what was found and what is allowed."""
+"""The errors that vkdml raises. For wrong arguments they name the operator, the field, what was found and what is allowed."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _FIRST.maxstring = _FIRST.maxother = _FIRST.maxlong = 1000
 
 
 def shown(value: object, how: Callable[[object], str] = repr) -> str:
-    """A value of the caller's in an error's message. Of many items the first ones."""
+    """Write a caller's value for an error message. Long lists are shortened to their first items."""
     try:
         return _FIRST.repr(value) if isinstance(value, list | tuple | dict | set) else how(value)
-    except Exception:  # raised by the value's own code, or for a number of thousands of digits
+    except Exception:  # the value's own code may raise anything, and so may a number of thousands of digits
         return f"a {type(value).__name__}"
 
 
 class VkdmlError(Exception):
-    """Anything that vkdml refuses or cannot do."""
+    """The base of all errors that vkdml raises."""
 
 
 class InvalidArgumentError(VkdmlError, ValueError):
@@ -37,20 +37,20 @@ class InvalidArgumentError(VkdmlError, ValueError):
         self._arguments = (operator, field, found, expected)
 
     def __reduce__(self) -> tuple[type[InvalidArgumentError], tuple[str, str, str, str]]:
-        """Let processes pass it on: by default an exception is made again from its message alone."""
+        """Keep all fields when pickled, as between processes: by default only the message would be kept."""
         operator, field, found, expected = self._arguments
         return type(self), (operator, field, shown(found, str), expected)
 
 
 def check_type(operator: str, field: str, value: object, *allowed: type[T]) -> T:
-    """The value. Refuses one of another class than these."""
+    """Return the value. Raises InvalidArgumentError unless it is of one of the allowed classes."""
     if not isinstance(value, allowed):
         raise InvalidArgumentError(operator, field, type(value).__name__, " or ".join(cls.__name__ for cls in allowed))
     return value
 
 
 def check_list(operator: str, field: str, values: object, *allowed: type[T]) -> list[T]:
-    """The items of a list or tuple. Refuses anything else, and an item of another class than these."""
+    """Return the items of a list or tuple. Raises InvalidArgumentError for anything else, and for items of other classes."""
     if not isinstance(values, list | tuple):
         raise InvalidArgumentError(operator, field, type(values).__name__, f"a list of {allowed[0].__name__}")
     return [check_type(operator, f"{field}[{i}]", value, *allowed) for i, value in enumerate(values)]
@@ -73,9 +73,9 @@ class OutOfMemoryError(DriverError, MemoryError):
 
 
 class DeviceLostError(DriverError):
-    """The driver gave the device up, or did not end within ten minutes. All that was made on it is lost with it.
+    """The driver lost the device, or did not finish within ten minutes. Everything made on the device is lost too.
 
-    vkdml.Device() opens it anew. Functions, layers and sessions that name no Device do so by themselves.
+    vkdml.Device() opens it again. Functions, layers and sessions that were given no Device do so automatically.
     """
 
 
@@ -83,22 +83,18 @@ COMPUTES_WRONGLY = "Update its driver or take another device (`vkdml devices`), 
 
 
 class VerificationError(DriverError):
-    """Results that are not those of the float64 reference: the driver or the device computes wrongly."""
-
-
-class OnnxRuntimeError(VkdmlError, RuntimeError):
-    """onnxruntime could not load or run its part of an ONNX model."""
+    """Results differ from the float64 reference: the driver or the device computes wrongly."""
 
 
 class MissingPackageError(VkdmlError, ImportError):
-    """A face that needs a package that is not installed."""
+    """A package is not installed that this part of vkdml needs."""
 
 
 def install_line(extra: str) -> str:
-    """The pip command for the packages of an extra of vkdml. It works however vkdml was installed."""
+    """Write the pip command that installs the packages of one of vkdml's extras, however vkdml was installed."""
     given = [line.split(";") for line in requires("vkdml") or []]
     return " ".join(["pip install", *(f"'{package}'" for package, *when in given if when == [f' extra == "{extra}"'])])
 
 
 class NothingOnDeviceWarning(RuntimeWarning):
-    """Nothing of an ONNX model or a PyTorch module runs on the Vulkan device."""
+    """No part of an ONNX model or a PyTorch module runs on the Vulkan device."""

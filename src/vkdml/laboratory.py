@@ -1,7 +1,7 @@
-"""The inside of the package, as far as vkdml_lab uses it: it imports public names, and all others from here.
+"""The internals that vkdml_lab uses. It imports public names from their modules, and all other names from here.
 
-So there is one list to keep true when the package is rearranged. It is no interface for users, and changes with any commit.
-Nothing in the package imports it.
+So there is one list to update when the package is rearranged. It is no interface for users: any commit may change it. Nothing
+in the package imports it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from unittest.mock import patch
 from .cli.argument_types import DEVICE, add_common, count, existing_file, print_json
 from .cli.values import read_npy
 
-# What runs: a device, kernels, recorded commands; a plan tried on a problem's tensors; the tuner, and where it keeps choices
+# Devices, kernels, recorded commands; plans tried on a problem's tensors; the tuner, and the folder of its choices
 from .engine import compiled
 from .engine.commands import Commands
 from .engine.trust import self_test
@@ -31,15 +31,15 @@ from .engine.vulkan.spirv import load as load_kernel
 from .engine.vulkan.spirv import of_spirv
 from .engine.weights import Contents, Snapshot
 
-# What is planned: a problem on a device has candidates (tilings), one of which becomes a plan, which is dispatches
+# Planning: a problem on a device has candidates (tilings), one of which becomes a plan, which is a list of dispatches
 from .faces import functional, sessions
 from .faces.directml.binding import Compiled, Dispatchable
 
-# What is computed: the tables of cells, activations and types, and problems
+# Operators: the tables of cells, activations and element types, and checked problems
 from .operators.activations import BY_DESC as ACTIVATIONS
 from .operators.cells import BY_DESC as CELLS
 from .operators.cells import GRU, LSTM, RNN, Cell
-from .operators.checks import MAX_TENSOR_BYTES, OPERATOR_TYPES, CheckedOperator, Tensor
+from .operators.checks import MAX_TENSOR_BYTES, OPERATOR_TYPES, CheckedOperator, Tensor, ceil_div, round_up
 from .operators.correctness import differences, with_sequence
 from .operators.element_types import ALL as ELEMENT_TYPES
 from .operators.element_types import FLOAT32, FLOAT64, ITEMSIZES, ElementType
@@ -48,7 +48,6 @@ from .operators.header import descs, device_descs
 from .operators.plain_problem import ElementwiseProblem, PlainProblem
 from .operators.problem import Problem, from_desc
 from .operators.table import from_desc as from_any_desc
-from .operators.whole_numbers import ceil_div, round_up
 from .planning import families
 from .planning.device_info import DeviceInfo
 from .planning.dispatches import Dispatch
@@ -62,7 +61,7 @@ from .planning.tiling import MEETING, STATE, Target, Tiling
 
 
 def as_in_a_new_process() -> None:
-    """Forget the devices that are open, and all that calls without a device have kept."""
+    """Forget all open devices and sessions, as if the process had just started."""
     functional.shared_session = sessions.Session()
     sessions._devices.clear()
     devices._open.clear()
@@ -70,7 +69,7 @@ def as_in_a_new_process() -> None:
 
 
 def plans_of_first_call(problem: Problem, info: DeviceInfo) -> dict[str, list[Plan]]:
-    """What the first call of its size class has compiled, on a GPU of which nothing is known: by what it is for."""
+    """List the plans that a first call compiles on an unknown GPU, by their purpose."""
     target = Target(problem, info)
     timed = likely(target)
     meetings = dict.fromkeys((tiling.loop.meeting, tiling.loop.subgroup_size) for tiling in timed if tiling.loop.meeting)
@@ -82,28 +81,28 @@ def plans_of_first_call(problem: Problem, info: DeviceInfo) -> dict[str, list[Pl
 
 @contextmanager
 def without_barriers() -> Iterator[None]:
-    """Recordings meanwhile leave out all barriers, so that validation has something to find."""
+    """Record no barriers in this context, so that validation has something to find."""
     with patch.object(devices.Submission, "barrier"):
         yield
 
 
 @contextmanager
 def with_timeout(seconds: float) -> Iterator[None]:
-    """Devices that are opened meanwhile are lost after so many seconds of a submission."""
+    """Treat devices that are opened in this context as lost when a submission takes this many seconds."""
     with patch.object(driver, "TIMEOUT", seconds):
         yield
 
 
 @contextmanager
 def without_float64_check() -> Iterator[None]:
-    """Devices that fail the self-test of float64 compute in it meanwhile."""
+    """Let devices that fail the self-test of float64 compute in it, in this context."""
     with patch.object(compiled, "check_float64"):
         yield
 
 
 @contextmanager
 def with_kernel(name: str, spirv: bytes) -> Iterator[None]:
-    """The kernel of this name is this one meanwhile."""
+    """Replace the kernel of this name in this context. spirv: its code."""
     load = kernels.load
     with patch.object(kernels, "load", lambda asked: of_spirv(name, spirv) if asked == name else load(asked)):
         yield

@@ -3,6 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import vkdml
+from vkdml.engine import compiled
 from vkdml.engine.trust import tuner
 from vkdml.engine.trust.trial import Verdict
 from vkdml.planning import plan, profiles
@@ -55,6 +57,24 @@ def memory(request, device, monkeypatch):
         pytest.skip("the device has memory of its own")
     monkeypatch.setattr(device.gpu, "host_memory", request.param == "host memory")
     return request.param
+
+
+@pytest.fixture(scope="module")
+def verified():
+    return vkdml.Device(verify=1)
+
+
+@pytest.fixture
+def checks(monkeypatch):
+    """The operators that were checked, and the outputs of each."""
+    found, verify = [], compiled._verify
+
+    def counted(gpu, problem, plan, memory):
+        found.append((problem.operator, sorted(set(memory) & set(problem.outputs))))
+        verify(gpu, problem, plan, memory)
+
+    monkeypatch.setattr(compiled, "_verify", counted)
+    return found
 
 
 @pytest.fixture

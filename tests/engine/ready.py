@@ -4,6 +4,21 @@ import vkdml
 from vkdml_lab.suite.support import initialize, make_outputs
 
 
+def table_of(device, desc, inputs, outputs):
+    """A binding table of a compiled operator."""
+    table = device.create_binding_table(device.compile_operator(device.create_operator(desc)))
+    table.bind_inputs(inputs)
+    table.bind_outputs(outputs)
+    return table
+
+
+def recorded(device, *tables):
+    recorder = device.create_command_recorder()
+    for table in tables:
+        recorder.record_dispatch(table.dispatchable, table)
+    return recorder
+
+
 class Ready:
     """An initialized operator with its buffers bound and recorded."""
 
@@ -15,8 +30,7 @@ class Ready:
         self.table = device.create_binding_table(self.compiled)
         self.table.bind_inputs(self.inputs())
         self.table.bind_outputs(list(self.outputs.values()))
-        self.recorder = device.create_command_recorder()
-        self.recorder.record_dispatch(self.compiled, self.table)
+        self.recorder = recorded(device, self.table)
 
     def inputs(self):
         return [self.buffers.get(field) if field not in self.compiled.problem.initialized else None for field in self.compiled.input_fields]

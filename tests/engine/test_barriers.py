@@ -10,10 +10,10 @@ from vkdml.engine.commands import Commands
 class Memory:
     """In the place of a Buffer."""
 
-    offset, size_in_bytes, has_copy, _is_exposed = 0, 4, True, False
+    offset, size_in_bytes, _is_exposed = 0, 4, False
 
     def __init__(self, name, serial):
-        self.name, self._serial = name, serial
+        self.name, self._serial, self.has_copy = name, serial, name != "d"
 
     @property
     def buffer(self):
@@ -23,32 +23,35 @@ class Memory:
 class Submissions:
     """In the place of a Gpu without memory of the host's: notes what is recorded, a list for each submission."""
 
-    host_memory = False
-
-    def __init__(self):
-        self.all = []
+    def __init__(self, host_memory):
+        self.all, self.host_memory = [], host_memory
 
     def create_submission(self):
         noted = []
         self.all.append(noted)
         return SimpleNamespace(
             upload=lambda buffer: noted.append(f"upload {buffer.name}"), readback=lambda buffer: noted.append(f"readback {buffer.name}"),
+            show=lambda buffers: noted.append("show " + " ".join(buffer.name for buffer in buffers)),
             dispatch=lambda kernel, push: noted.append(kernel.text),
             barrier=lambda buffers: noted.append("| " + " ".join(buffer.name for buffer in buffers)))
 
 
-def recorded(*operations):
-    """operations: "upload a", "readback a", or "a b > c" for a dispatch that reads a and b and writes c."""
+def recorded(*operations, host_memory=False, starts=()):
+    """operations: "upload a", "readback a", "call", or "a b > c" for a dispatch that reads a and b and writes c. starts: the
+    dispatches that start a submission.
+    """
     memory = {name: Memory(name, place) for place, name in enumerate("abcd")}
-    gpu = Submissions()
+    gpu = Submissions(host_memory)
     commands = Commands(gpu)
     for text in operations:
         kind, _, name = text.partition(" ")
         if kind in ("upload", "readback"):
             getattr(commands, kind)(memory[name])
+        elif kind == "call":
+            commands.call(lambda: None)
         else:
             reads, writes = (frozenset(memory[name] for name in names.split()) for names in text.split(">"))
-            commands.dispatch(SimpleNamespace(text=text, reads=reads - writes, writes=writes), {})
+            commands.dispatch(SimpleNamespace(text=text, reads=reads - writes, writes=writes), {}, text in starts)
     commands._runs(())
     return gpu.all
 
@@ -79,3 +82,14 @@ def test_barriers(operations, barriers):
 def test_a_buffer_is_copied_once_in_a_submission():
     """Its copies would meet on the host's side, which no barrier of ours is for."""
     assert recorded("upload a", "a > b", "upload a") == [["upload a", "a > b"], ["upload a"]]
+    assert recorded("readback a", "readback a") == [["readback a"], ["readback a"]]
+
+
+def test_what_ends_a_submission():
+    assert recorded("a > b", "call", "b > c") == [["a > b"], ["b > c"]]
+    assert recorded("a > b", "a > c", starts=["a > c"]) == [["a > b"], ["a > c"]]
+
+
+def test_the_hosts_memory_is_not_copied_but_shown():
+    """Buffers that only kernels use, such as d, are not."""
+    assert recorded("upload a", "a > b", "a > d", "readback b", host_memory=True) == [["a > b", "a > d", "show b"]]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import vkdml as v
+from tests.engine.ready import recorded
 from vkdml.engine.weights import OWNED
 from vkdml.operators import cells
 from vkdml.planning.device_info import laid_out
@@ -13,7 +14,6 @@ from vkdml_lab.suite.support import (
     DTYPES,
     Case,
     check,
-    gru_desc,
     make_desc,
     owned,
     random_arrays,
@@ -67,13 +67,6 @@ def bound_table(device, heap):
     return table
 
 
-def recorded(device, table, *others):
-    recorder = device.create_command_recorder()
-    for one in (*others, table):
-        recorder.record_dispatch(one.dispatchable, one)
-    return recorder
-
-
 @pytest.mark.parametrize("cell", [cells.GRU, cells.LSTM])
 def test_all_tensors_in_one_buffer(device, memory, cell):
     """What is between them stays as it is, and weights stay packed when other parts change."""
@@ -96,22 +89,6 @@ def test_all_tensors_in_one_buffer(device, memory, cell):
     changed = random_arrays(case.desc, np.random.default_rng(9))["WeightTensor"]
     heap.buffer.upload(changed, heap.places["WeightTensor"])
     assert recorder._commands._due()[0] == (True,)
-
-
-def test_an_activation_from_one_part_of_a_buffer_to_another(device):
-    described = tensor(2, 3)
-    relu = device.compile_operator(device.create_operator(v.DML_ACTIVATION_RELU_OPERATOR_DESC(described, described)))
-    buffer = device.upload(np.full(256, -1, np.float32))
-    buffer.upload(np.linspace(-1, 1, 6, dtype=np.float32), 256)
-    table = device.create_binding_table(relu)
-    table.bind_inputs([v.DML_BINDING_DESC(v.DML_BINDING_TYPE.BUFFER, v.DML_BUFFER_BINDING(buffer, 256, 24))])
-    table.bind_outputs([v.DML_BUFFER_BINDING(buffer, 512)])
-    recorded(device, table).execute()
-    np.testing.assert_array_equal(buffer.download((6,), offset=512), np.maximum(np.linspace(-1, 1, 6, dtype=np.float32), 0))
-    assert (buffer.download((122,), offset=536) == -1).all()
-    table.bind_outputs([v.DML_BUFFER_BINDING(buffer, 256)])  # in place
-    recorded(device, table).execute()
-    np.testing.assert_array_equal(buffer.download((6,), offset=256), buffer.download((6,), offset=512))
 
 
 def resource(device, size, offset=256):
@@ -186,21 +163,6 @@ def test_random_problems_in_one_buffer(device, seed):
         for field in compiled.output_fields if field in heap.places})
 
 
-def test_two_operators_with_one_persistent_resource(device):
-    """A mistake, as each takes what the other has packed there: it is seen, and they are packed again."""
-    cases = [case_of(cells.GRU), case_of(cells.GRU, seed=1)]
-    heaps = [Heap(device, compiled_of(device, case), case) for case in cases]
-    shared = resource(device, heaps[0].compiled.get_binding_properties().PersistentResourceSize)
-    recorders = []
-    for heap in heaps:
-        table = bound_table(device, heap)
-        table.bind_persistent_resource(shared)
-        recorders.append(recorded(device, table))
-    for index in (0, 1, 0):
-        recorders[index].execute()
-        check(cases[index], heaps[index].results())
-
-
 def array_binding(compiled, arrays, device):
     bindings = [device.upload(arrays[field]) if field in compiled.problem.initialized else None for field in compiled.input_fields]
     return v.DML_BUFFER_ARRAY_BINDING(Bindings=bindings, BindingCount=len(bindings))
@@ -217,9 +179,7 @@ def test_an_initializer_of_several_operators(device, bound):
     initializing.bind_inputs([*(array_binding(compiled, case.arrays, device) for compiled, case in zip(operators[:2], cases)), None])
     persistent = [resource(device, compiled.get_binding_properties().PersistentResourceSize) if bound else None for compiled in operators]
     initializing.bind_outputs([*persistent[:2], None])
-    recorder = device.create_command_recorder()
-    recorder.record_dispatch(initializer, initializing)
-    recorder.execute()
+    recorded(device, initializing).execute()
     for compiled, case, memory in zip(operators, cases, persistent):
         outputs = [device.create_buffer(compiled.problem.tensor(field).size_in_bytes) for field in compiled.output_fields]
         table = device.create_binding_table(compiled)
@@ -377,11 +337,6 @@ def test_what_is_written_has_memory_of_its_own(device, case, what):
         found = "the persistent resource: found memory of InputTensor too"
     with pytest.raises(v.InvalidArgumentError, match=found):
         recorded(device, table)
-
-
-def test_an_initializers_repr_tells_its_operators(device):
-    operators = [device.compile_operator(device.create_operator(gru_desc(*SIZES))) for _ in range(2)]
-    assert repr(device.create_operator_initializer(operators)) == f"<OperatorInitializer of {operators[0]}, {operators[1]}>"
 
 
 @pytest.mark.parametrize("kind", ["bound", "owned"])

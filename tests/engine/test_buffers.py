@@ -7,10 +7,7 @@ import numpy as np
 import pytest
 
 import vkdml
-from vkdml.engine import commands as recording
-from vkdml.engine.commands import Commands
 from vkdml.engine.vulkan.buffers import Buffer, Range
-from vkdml.engine.vulkan.gpu import Submission
 from vkdml_lab.suite.support import CELLS, SCHEDULES, check, options, random_case, run_on_device
 
 
@@ -33,38 +30,6 @@ def garbage(monkeypatch):
 def test_internal_buffers_may_hold_anything_at_first(device, garbage, cell, schedule):
     case = next(case for case in map(random_case, range(100)) if case.problem.cell is cell)
     check(case, run_on_device(device, case, options(device, schedule, case.element)))
-
-
-@pytest.fixture
-def shown(monkeypatch):
-    """The buffers of each call of Submission.show, by size."""
-    calls, really = [], Submission.show
-
-    def show(self, buffers):
-        calls.append([buffer.size_in_bytes for buffer in buffers])
-        really(self, buffers)
-
-    monkeypatch.setattr(Submission, "show", show)
-    return calls
-
-
-@pytest.mark.parametrize(("host_memory", "expected"), [(True, [[64]]), (False, [])])
-def test_the_host_is_shown_what_it_reads_in_place(monkeypatch, device, shown, host_memory, expected):
-    gpu = device.gpu
-    monkeypatch.setattr(gpu, "host_memory", host_memory)
-    commands = Commands(gpu)
-    for buffer in (Buffer(gpu, 64), Buffer(gpu, 128, has_copy=False)):
-        commands._add(recording._Operation(lambda submission: None, reads=frozenset([Buffer(gpu, 32)]), writes=frozenset([buffer])))
-    commands.prepare()
-    assert shown == expected
-
-
-def test_a_call_shows_its_outputs(device, shown):
-    if not device.gpu.host_memory:
-        pytest.skip("tensors are copied")
-    gru = np.ones((2, 1, 3), np.float32), np.ones((1, 12, 3), np.float32), np.ones((1, 12, 4), np.float32)
-    vkdml.gru(*gru, device=device)
-    assert shown
 
 
 def test_offsets_of_the_hosts_reads_and_writes(device):

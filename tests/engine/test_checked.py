@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import vkdml
+from tests.engine.ready import recorded, table_of
 from vkdml.engine import compiled as recording
 from vkdml.engine.vulkan import gpu as low_level
 from vkdml.operators import cells, element_types
@@ -14,24 +15,6 @@ from vkdml.operators.header import descs
 from vkdml_lab.suite.support import CELLS, Case, make_desc, owned, random_arrays, random_case, run_on_device, tensor
 
 pytestmark = pytest.mark.device
-
-
-@pytest.fixture(scope="module")
-def verified():
-    return vkdml.Device(verify=1)
-
-
-@pytest.fixture
-def checks(monkeypatch):
-    """The operators that were checked, and their outputs."""
-    found, verify = [], recording._verify
-
-    def counted(gpu, problem, plan, memory):
-        found.append((problem.operator, sorted(set(memory) & set(problem.outputs))))
-        verify(gpu, problem, plan, memory)
-
-    monkeypatch.setattr(recording, "_verify", counted)
-    return found
 
 
 @pytest.mark.family("random shapes, attributes and types", first=3)
@@ -65,19 +48,12 @@ def rnn_in_place(device):
     """The state's buffer is the last output's too, and an activation writes to what the operator has read."""
     desc = without_sequence(cells.RNN).desc
     arrays = random_arrays(desc, np.random.default_rng(0))
-    compiled = device.compile_operator(device.create_operator(desc))
     buffers = {field: device.upload(array) for field, array in arrays.items()}
-    relu = device.compile_operator(device.create_operator(descs.DML_ACTIVATION_RELU_OPERATOR_DESC(
-        tensor(*arrays["InputTensor"].shape), tensor(*arrays["InputTensor"].shape))))
-    table, second = device.create_binding_table(compiled), device.create_binding_table(relu)
-    table.bind_inputs([buffers.get(field) for field in compiled.input_fields])
-    table.bind_outputs([None, buffers["HiddenInitTensor"]])
-    second.bind_inputs([buffers["InputTensor"]])
-    second.bind_outputs([buffers["InputTensor"]])
-    recorder = device.create_command_recorder()
-    recorder.record_dispatch(compiled, table)
-    recorder.record_dispatch(relu, second)
-    return SimpleNamespace(recorder=recorder, state=buffers["HiddenInitTensor"], weights=buffers["WeightTensor"])
+    relu = descs.DML_ACTIVATION_RELU_OPERATOR_DESC(*2 * [tensor(*arrays["InputTensor"].shape)])
+    fields = device.create_operator(desc).problem.inputs
+    first = table_of(device, desc, [buffers.get(field) for field in fields], [None, buffers["HiddenInitTensor"]])
+    second = table_of(device, relu, [buffers["InputTensor"]], [buffers["InputTensor"]])
+    return SimpleNamespace(recorder=recorded(device, first, second), state=buffers["HiddenInitTensor"], weights=buffers["WeightTensor"])
 
 
 def test_in_place(verified, checks):
@@ -107,15 +83,6 @@ def test_executions_in_turn(checks):
     for expected in (1, 1, 2, 2):
         recorder.execute()
         assert len(checks) == 2 * expected
-
-
-@pytest.mark.parametrize("kind", ["bound", "owned"])
-def test_wrong_results_are_told(verified, mistaken, kind):
-    mistaken("cpu/rnn_lanes", "cells/rnn.glsl", "recurrent[0]", "recurrent[0] * 0.999")
-    desc = make_desc(cells.RNN, 3, 2, 5, 21, OutputSequenceTensor=None)
-    case = Case(owned(desc) if kind == "owned" else desc, None, random_arrays(desc, np.random.default_rng(0)))
-    with pytest.raises(vkdml.VerificationError, match="RNN.* T, B, I, H = 3, 2, 5, 21.* cpu/rnn_lanes.* elements are wrong"):
-        run_on_device(verified, case, vkdml.Options(fused=True, lanes=True, resident=False))
 
 
 def test_an_execution_in_the_background_is_checked(verified, monkeypatch):

@@ -170,14 +170,6 @@ def test_the_third_give_up_is_believed_for_a_day(monkeypatch, hours, is_believed
     assert Choices(GPU).gives_up(KEY)  # at once, after two before
 
 
-@pytest.mark.parametrize("value", [{"gave up": True}, {"gave up": [True, 1, 2]}, {"gave up": ["a"] * 3}])
-def test_other_counts_of_give_ups_are_none(value):
-    Choices(GPU).put({**KEY, "gave up": True}, value)
-    assert not Choices(GPU).gives_up(KEY)
-    Choices(GPU).count_give_up(KEY)
-    assert not Choices(GPU).gives_up(KEY)
-
-
 def test_what_killed_processes_left_is_swept(cache):
     """But not what another process may be writing now."""
     Choices(GPU).put(KEY, VALUE)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.engine.test_binding import Heap, bound_table, compiled_of, recorded
+from tests.engine.ready import recorded
+from tests.engine.test_binding import Heap, bound_table, compiled_of
 from tests.faces.onnx.support import inputs_of, model
 from tests.faces.onnx.support import weights as onnx_weights
 from tests.faces.test_layers import B, I, make, weights

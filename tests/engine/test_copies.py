@@ -1,12 +1,12 @@
 """Buffers of which host and device write different parts: the same comes out wherever the device's memory is."""
 
-from itertools import pairwise
 
 import numpy as np
 import pytest
 
 import vkdml
-from vkdml.engine.vulkan.buffers import Buffer, Parts
+from tests.engine.ready import table_of
+from vkdml.engine.vulkan.buffers import Buffer
 from vkdml_lab.suite.support import tensor
 
 
@@ -22,12 +22,9 @@ class Heap:
     def adds(self, a, b, to):
         """Record that to = a + b. Each is a number of a place."""
         described = tensor(4)
-        add = self.device.compile_operator(self.device.create_operator(vkdml.DML_ELEMENT_WISE_ADD_OPERATOR_DESC(
-            ATensor=described, BTensor=described, OutputTensor=described)))
-        table = self.device.create_binding_table(add)
-        table.bind_inputs([self.part(a), self.part(b)])
-        table.bind_outputs([self.part(to)])
-        self.recorder.record_dispatch(add, table)
+        add = vkdml.DML_ELEMENT_WISE_ADD_OPERATOR_DESC(ATensor=described, BTensor=described, OutputTensor=described)
+        table = table_of(self.device, add, [self.part(a), self.part(b)], [self.part(to)])
+        self.recorder.record_dispatch(table.dispatchable, table)
 
     def write(self, place, value):
         self.buffer.write(np.full(4, value, np.float32), 256 * place)
@@ -50,34 +47,6 @@ def test_an_upload_keeps_what_dispatches_wrote(device, memory):
     assert heap.values() == [3, 9, 10]
 
 
-def test_an_upload_behind_a_dispatch_keeps_what_it_wrote(device, memory):
-    heap = Heap(device)
-    heap.buffer.upload(np.ones(192, np.float32))
-    heap.adds(0, 1, 1)
-    heap.recorder.record_upload(heap.buffer)
-    heap.adds(1, 2, 2)
-    for _ in range(2):
-        heap.recorder.execute()
-    assert heap.values() == [1, 3, 1 + 2 + 3]
-
-
-def test_who_wrote_last_wins(device, memory):
-    """Either may write where the other did."""
-    heap = Heap(device)
-    heap.recorder.record_upload(heap.buffer)
-    heap.adds(0, 0, 1)
-    heap.adds(0, 1, 2)
-    heap.write(0, 1)
-    heap.recorder.execute()
-    heap.write(0, 2)
-    heap.write(2, 50)
-    heap.buffer.upload(np.full(2, 40, np.float32), 256 + 8)
-    assert heap.values() == [2, 40, 50]
-    assert heap.buffer.download((4,), offset=256).tolist() == [2, 2, 40, 40]
-    heap.recorder.execute()
-    assert heap.values() == [2, 4, 6]
-
-
 def test_a_readback_keeps_what_the_host_wrote(device, memory):
     heap = Heap(device)
     heap.buffer.upload(np.ones(192, np.float32))
@@ -89,28 +58,6 @@ def test_a_readback_keeps_what_the_host_wrote(device, memory):
     assert heap.buffer.download((4,), offset=256)[0] == 2
     heap.buffer.upload(np.full(4, 7, np.float32))
     assert heap.values() == [7, 2, 5]
-
-
-def test_a_readback_before_a_dispatch_keeps_what_the_host_wrote_there(device, memory):
-    heap = Heap(device)
-    heap.buffer.upload(np.ones(192, np.float32))
-    heap.recorder.record_readback(heap.buffer)
-    heap.adds(0, 0, 1)
-    heap.write(1, 5)
-    heap.recorder.execute()
-    assert heap.buffer.read((4,), offset=256)[0] == (2 if memory == "host memory" else 5)
-    assert heap.values() == [1, 2, 1]
-
-
-def test_dispatches_before_and_behind_a_readback(device, memory):
-    heap = Heap(device)
-    heap.buffer.upload(np.ones(192, np.float32))
-    heap.adds(0, 0, 1)
-    heap.recorder.record_readback(heap.buffer)
-    heap.adds(0, 1, 2)
-    heap.recorder.execute()
-    heap.buffer.upload(np.full(4, 7, np.float32))
-    assert heap.values() == [7, 2, 3]
 
 
 def test_uploads_of_what_may_be_written_unseen(device, memory):
@@ -143,14 +90,6 @@ def test_an_upload_of_what_may_be_written_unseen_is_refused_before_any_work(devi
     assert heap.values() == [1, 1, 1]
 
 
-def test_uploads_of_parts_change_no_others_stamp(device, memory):
-    buffer = device.create_buffer(768)
-    buffer.upload(np.ones(192, np.float32))
-    before = [buffer._stamp_of(256 * place, 16) for place in range(3)]
-    buffer.upload(np.ones(4, np.float32), 256)
-    assert [buffer._stamp_of(256 * place, 16) > stamp for place, stamp in enumerate(before)] == [False, True, False]
-
-
 def test_what_is_read_back_beside_what_is_uploaded_costs_nothing(device, monkeypatch):
     """A buffer that only the host writes, or only dispatches: nothing is brought back before uploads."""
     monkeypatch.setattr(device.gpu, "host_memory", False)
@@ -165,19 +104,3 @@ def test_what_is_read_back_beside_what_is_uploaded_costs_nothing(device, monkeyp
         x.write(np.full(4, value, np.float32))
         heap.recorder.execute()
         assert y.read((4,))[0] == 2 * value
-
-
-def test_parts_are_those_of_a_set_of_bytes():
-    rng, found, expected = np.random.default_rng(0), Parts(), set()
-    for _ in range(2000):
-        begin, end = sorted(map(int, rng.integers(0, 40, 2)))
-        if rng.random() < 0.5:
-            found.add(begin, end)
-            expected |= set(range(begin, end))
-        else:
-            found.remove(begin, end)
-            expected -= set(range(begin, end))
-        parts = list(found)
-        assert {byte for part in parts for byte in range(*part)} == expected
-        assert all(before[1] < behind[0] for before, behind in pairwise(parts))
-        assert all(begin < end for begin, end in parts)

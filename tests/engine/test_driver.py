@@ -176,7 +176,7 @@ print(compute() == expected, layer(x)[0].tolist() == expected, vkdml.Device() ==
 """)
     reason, *rest = lines
     assert "failed while running a submission: it has not ended within 0.3 s. Call with fewer steps or rows" in reason
-    assert "vkdml.Device() opens it anew" in reason
+    assert "vkdml.Device() opens it again" in reason
     assert rest == ["True", reason, reason, reason, "True", "True", "True True True"]
 
 

@@ -228,12 +228,11 @@ code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def test_runs_that_call_back_are_waited_for():
-    """ONNX sessions' run_async; an exit in a callback ends its thread alone."""
+    """ONNX sessions' run_async."""
     pytest.importorskip("onnxruntime")
     assert end(CALLS["onnx"] + """
 def heard(results, user_data, error):
     print(user_data, error == "")
-    sys.exit(1)
 session.run_async(None, {"x": x}, heard, "heard")
 code = 10
 print(f"ends at {time.time()}")

@@ -195,6 +195,17 @@ def test_a_carried_state_stays_on_the_device(device, values):
             np.testing.assert_allclose(chain.read("h'", (1, B, H), np.float32), expected[t], atol=1e-5)
 
 
+def test_making_it_ready_leaves_what_is_carried(device):
+    """Where it compiles anew, it runs once."""
+    stream = vkdml.RNN(*(np.full(shape, 0.5, np.float32) for shape in ((1, 2, 2), (1, 2, 2)))).stream()
+    stream.step(np.ones((1, 2), np.float32))
+    before, made = stream.state["initial_h"], device.gpu.pipelines_made
+    device.gpu.store.clear()
+    stream._prepare()
+    assert device.gpu.pipelines_made > made
+    np.testing.assert_array_equal(stream.state["initial_h"], before)
+
+
 def test_recent_drops_what_was_not_asked_for_the_longest():
     recent = Recent(2)
     for key in ("a", "b", "a", "c"):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import vkdml
+from tests.engine.ready import table_of
 from vkdml.engine.trust.trial import Attempts, Fallback
 from vkdml_lab.suite.support import tensor
 
@@ -31,12 +32,9 @@ class Scene:
         self.recorded.append(way)
         commands.call(self.fail if way == "attempt" else lambda: None)
         floats = tensor(4)
-        copy = self.device.compile_operator(self.device.create_operator(
-            vkdml.DML_ACTIVATION_IDENTITY_OPERATOR_DESC(InputTensor=floats, OutputTensor=floats)))
-        table = self.device.create_binding_table(copy)
-        table.bind_inputs([self.given])
-        table.bind_outputs([target])
-        copy.record(commands, table.parts[0].bound, None)
+        copy = vkdml.DML_ACTIVATION_IDENTITY_OPERATOR_DESC(InputTensor=floats, OutputTensor=floats)
+        table = table_of(self.device, copy, [self.given], [target])
+        table.dispatchable.record(commands, table.parts[0].bound, None)
 
     def fail(self):
         self.seen = self.state.download((4,))[WORD:].tolist()

@@ -155,7 +155,7 @@ compute()
 with fork.Pool(2) as pool:
     print(pool.apply(told, [compute]))
     print(told(lambda: pool.map(compute, range(4))))
-""") == ["True", "vkdml.rnn-W", "True", "True", "True"]
+""") == ["True", "vkdml.rnn-R", "True", "True", "True"]
 
 
 def test_pytorch_data_loaders():

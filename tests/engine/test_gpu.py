@@ -5,7 +5,6 @@ import subprocess
 import sys
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 import vkdml
@@ -148,12 +147,6 @@ def test_the_applications_logging_is_left_alone():
     assert before.stdout == "20 ['NullHandler']\n", before.stderr
 
 
-def test_buffers_round_trip(device):
-    array = np.arange(7, dtype=np.float32).reshape(7, 1)
-    np.testing.assert_array_equal(device.upload(array.T[:, ::-1]).download((1, 7)), array.T[:, ::-1])
-    np.testing.assert_array_equal(device.upload(np.arange(3, dtype=np.uint32)).download((3,), np.uint32), [0, 1, 2])
-
-
 def test_an_internal_buffer_is_not_filled_on_the_host(device):
     """By the most memory that the process ever had, in a process of its own, as that never shrinks."""
     size = 2**28
@@ -164,10 +157,6 @@ def test_an_internal_buffer_is_not_filled_on_the_host(device):
                "gpu = vkdml.Device().gpu\nbefore = peak()\n"
                f"buffer = Buffer(gpu, {size}, has_copy=False)\nprint(peak() - before)")
     assert int(used.stdout) < own + size / 16, used.stderr
-
-
-def test_devices_of_one_physical_device_share_buffers(device):
-    assert vkdml.Device(device.info.index).gpu is device.gpu
 
 
 def test_a_device_stays_the_same_when_the_process_gets_other_cores(device):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import vkdml as v
+from tests.engine.ready import recorded
 from vkdml.operators import reference
 from vkdml.operators.problem import from_desc
 from vkdml_lab.suite.support import ATOL, RTOL, gru_desc, owned, random_arrays, tensor
@@ -59,8 +60,7 @@ def run(device, graph, inputs, prepare=lambda table: None):
     table.bind_inputs([None if array is None else device.upload(array) for array in inputs])
     table.bind_outputs(outputs)
     prepare(table)
-    recorder = device.create_command_recorder()
-    recorder.record_dispatch(graph, table)
+    recorder = recorded(device, table)
     for _ in range(2):
         recorder.execute()
     return [output.download((T, 1, B, H)) for output in outputs]
@@ -83,23 +83,6 @@ def test_a_graph_on_a_device_that_checks():
     device = v.Device(verify=1)
     layers = Layers(layer())
     assert_right(run(device, device.compile_graph(two_layers(device, layer())), layers.inputs), layers.outputs)
-
-
-def test_a_graphs_resources(device):
-    """Of the sizes that are told: nothing else is made."""
-    layers = Layers(layer())
-    graph = device.compile_graph(two_layers(device, layer()))
-    properties = graph.get_binding_properties()
-    made = {}
-
-    def bind(table):
-        table.bind_temporary_resource(device.create_buffer(properties.TemporaryResourceSize))
-        table.bind_persistent_resource(device.create_buffer(properties.PersistentResourceSize))
-        made["before"] = device.gpu.memory.used
-
-    results = run(device, graph, layers.inputs, bind)
-    assert_right(results, layers.outputs)
-    assert device.gpu.memory.used <= made["before"]
 
 
 def test_the_memory_of_a_graph(device):
@@ -134,9 +117,7 @@ def test_a_graph_with_owned_weights(device, bound):
     table = device.create_binding_table(device.create_operator_initializer([graph]))
     table.bind_inputs([v.DML_BUFFER_ARRAY_BINDING(Bindings=[None, *map(device.upload, layers.inputs[1:])])])
     table.bind_outputs([persistent])
-    recorder = device.create_command_recorder()
-    recorder.record_dispatch(table.dispatchable, table)
-    recorder.execute()
+    recorded(device, table).execute()
     results = run(device, graph, [layers.inputs[0], *[None] * 6], lambda table: table.bind_persistent_resource(persistent))
     assert_right(results, layers.outputs)
 
@@ -227,22 +208,3 @@ def test_weights_that_are_owned_and_not(device):
         device.compile_graph(v.DML_GRAPH_DESC(
             InputCount=5, OutputCount=1, Nodes=makes_weights, IntermediateEdges=[Between(0, 0, 1, 1)], OutputEdges=[Out(1, 0, 0)],
             InputEdges=[Into(0, 0, 0), Into(1, 1, 0), Into(2, 1, 2), Into(3, 1, 3)]))
-
-
-def test_other_operators_in_a_graph(device):
-    """output 0 = JOIN(x + y, x) along the last axis: any operator of Device.create_operator may be a node."""
-    one, joined = tensor(1, 1, 2, 3), tensor(1, 1, 2, 6)
-    graph = device.compile_graph(v.DML_GRAPH_DESC(
-        InputCount=2, OutputCount=1, IntermediateEdges=[Between(0, 0, 1, 0)], OutputEdges=[Out(1, 0, 0)],
-        InputEdges=[Into(0, 0, 0), Into(1, 0, 1), Into(0, 1, 1)],
-        Nodes=nodes(device, v.DML_ELEMENT_WISE_ADD_OPERATOR_DESC(ATensor=one, BTensor=one, OutputTensor=one),
-                    v.DML_JOIN_OPERATOR_DESC(InputTensors=[one, one], OutputTensor=joined, Axis=3))))
-    x, y = np.arange(6, dtype=np.float32).reshape(2, 3), np.full((2, 3), 10, np.float32)
-    output = device.create_buffer(48)
-    table = device.create_binding_table(graph)
-    table.bind_inputs([device.upload(x), device.upload(y)])
-    table.bind_outputs([output])
-    recorder = device.create_command_recorder()
-    recorder.record_dispatch(graph, table)
-    recorder.execute()
-    np.testing.assert_array_equal(output.download((2, 6)), np.concatenate([x + y, x], axis=1))

@@ -52,7 +52,6 @@ def without_waiting(small, monkeypatch):
     return asked
 
 
-@pytest.mark.device
 @pytest.mark.parametrize("cell", [GRU, LSTM], ids=lambda cell: cell.name)
 def test_what_agrees_passes(small, without_waiting, cell):
     assert workgroups_meet(small, Meeting(cell, "flow")) == SAME_BITS
@@ -84,7 +83,6 @@ def with_results(monkeypatch):
 LOWEST, EXPONENT = 0, 3  # bytes of the first number
 
 
-@pytest.mark.device
 @pytest.mark.parametrize("first", [0, 1, RUNS, 2 * RUNS])
 def test_wrong_numbers_are_seen(small, without_waiting, with_results, first):
     def change(result, number):
@@ -97,7 +95,6 @@ def test_wrong_numbers_are_seen(small, without_waiting, with_results, first):
     assert verdict.found.startswith("wrong numbers: OutputSequenceTensor: ")
 
 
-@pytest.mark.device
 @pytest.mark.parametrize("cell", [GRU, LSTM], ids=lambda cell: cell.name)
 def test_another_rounding_in_all_runs_passes(small, without_waiting, with_results, cell):
     def change(result, number):
@@ -107,7 +104,6 @@ def test_another_rounding_in_all_runs_passes(small, without_waiting, with_result
     assert workgroups_meet(small, Meeting(cell, "barrier")) == OTHER_BITS
 
 
-@pytest.mark.device
 @pytest.mark.parametrize("others", [range(1), range(1, 2), range(RUNS, 3 * RUNS), range(2 * RUNS, 3 * RUNS), range(2 * RUNS)],
                          ids=str)
 def test_another_rounding_in_some_runs_is_seen(small, without_waiting, with_results, others):
@@ -118,7 +114,6 @@ def test_another_rounding_in_some_runs_is_seen(small, without_waiting, with_resu
     assert workgroups_meet(small, Meeting(GRU, "barrier")) == CHANGING_BITS
 
 
-@pytest.mark.device
 def test_giving_up_fails(small, without_waiting, monkeypatch):
     monkeypatch.setattr(trial.Run, "timed_out", True)
     assert workgroups_meet(small, Meeting(GRU, "barrier")) == GAVE_UP
@@ -145,7 +140,6 @@ def test_a_long_run_has_shorter_dispatches_where_short_ones_took_long():
     assert trial._persistent(info, long.tiling.problem, Meeting(GRU, "flow"), slow).tiling.loop.chunk_steps == pytest.approx(500, rel=0.1)
 
 
-@pytest.mark.device
 def test_where_nothing_may_wait_nothing_is_tried(small, monkeypatch):
     alone = replace(small.info, max_workgroup_invocations=1)
     monkeypatch.setattr(trial, "Run", None)

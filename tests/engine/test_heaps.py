@@ -18,48 +18,25 @@ def test_random_recordings(device, memory, seed):
     assert all(counts[name] for name in heaps.KINDS), counts
 
 
-def without_places(monkeypatch):
-    monkeypatch.setattr(buffers, "_contents", lambda bound: bound.stamp)
+RIGHT = buffers.Buffer._mark_written
+MISTAKES = {  # what is left out, and what stands in its place
+    "places": (buffers, "_contents", lambda bound: bound.stamp),
+    "writes to parts": (buffers.Buffer, "_mark_written",
+                        lambda buffer, offset=0, size=None: None if offset else RIGHT(buffer, offset, size)),
+    "stamps of dispatches": (buffers.Range, "_mark_computed", lambda part: None),
+    "what is written before": (commands.Commands, "_changes", lambda recording, steps: iter(())),
+    "others in a resource": (Weights, "stamp", 0),
+    "stamps of uploads": (buffers.Buffer, "_mark_uploaded", lambda buffer: None),
+    "merges": (buffers.Buffer, "_merge", lambda buffer: None),
+    "what the host wrote": (buffers.Differences, "written_by_host", lambda differences, begin, end: None),
+}
 
 
-def without_writes_to_parts(monkeypatch):
-    right = buffers.Buffer._mark_written
-    monkeypatch.setattr(buffers.Buffer, "_mark_written", lambda buffer, offset=0, size=None: None if offset else right(buffer, offset, size))
-
-
-def without_stamps_of_dispatches(monkeypatch):
-    monkeypatch.setattr(buffers.Range, "_mark_computed", lambda part: None)
-
-
-def without_stamps_of_uploads(monkeypatch):
-    monkeypatch.setattr(buffers.Buffer, "_mark_uploaded", lambda buffer: None)
-
-
-def without_what_is_written_before(monkeypatch):
-    monkeypatch.setattr(commands.Commands, "_changes", lambda recording, steps: iter(()))
-
-
-def without_others_in_a_resource(monkeypatch):
-    monkeypatch.setattr(Weights, "stamp", 0)
-
-
-def without_merges(monkeypatch):
-    monkeypatch.setattr(buffers.Buffer, "_merge", lambda buffer: None)
-
-
-def without_what_the_host_wrote(monkeypatch):
-    monkeypatch.setattr(buffers.Differences, "written_by_host", lambda differences, begin, end: None)
-
-
-FAMILY = [without_writes_to_parts, without_stamps_of_dispatches, without_what_is_written_before, without_others_in_a_resource,
-          without_stamps_of_uploads, without_merges, without_what_the_host_wrote]
-
-
-@pytest.mark.parametrize("mistake", [without_places, *(pytest.param(mistake, marks=pytest.mark.thorough) for mistake in FAMILY)])
+@pytest.mark.parametrize("mistake", [pytest.param(name, marks=[pytest.mark.thorough] * (name != "places")) for name in MISTAKES])
 def test_a_mistake_is_found(device, monkeypatch, mistake):
     """And told in few actions. Some can be made only where the device has memory of its own."""
     monkeypatch.setattr(device.gpu, "host_memory", False)
-    mistake(monkeypatch)
+    monkeypatch.setattr(*MISTAKES[mistake])
     with pytest.raises(AssertionError, match=r"draw \d+ of seed 0: \[") as caught:
         heaps.search(device, 1000)
     assert str(caught.value).count("('") <= 8

@@ -1,9 +1,10 @@
-"""What is spelled as in C: Microsoft's first sample line by line, counts beside lists, and methods' names in C++."""
+"""What is spelled as in C: Microsoft's first sample line by line, counts beside lists, methods' names in C++, and names of objects."""
 
 import numpy as np
 import pytest
 
 import vkdml as v
+from vkdml_lab.suite.support import gru_desc, tensor
 
 
 def relu(device):
@@ -87,3 +88,50 @@ def test_the_spelling_of_c_is_told(device):
     for name in ("MakeResident", "create_operators", "_Name"):
         with pytest.raises(AttributeError, match=f"^Device has no attribute '{name}'$"):
             getattr(device, name)
+
+
+# Names and repr
+
+@pytest.fixture
+def named_relu(device):
+    described = tensor(3)
+    return device.create_operator(v.DML_ACTIVATION_RELU_OPERATOR_DESC(described, described))
+
+
+def test_errors_tell_an_operators_name(device, named_relu):
+    named_relu.set_name("output")
+    assert named_relu.name == "output"
+    compiled = device.compile_operator(named_relu)
+    with pytest.raises(v.InvalidArgumentError, match="^DML_ACTIVATION_RELU_OPERATOR_DESC 'output': bind_inputs: found 2"):
+        device.create_binding_table(compiled).bind_inputs([None, None])
+    compiled.set_name("last")
+    with pytest.raises(v.InvalidArgumentError, match="^DML_ACTIVATION_RELU_OPERATOR_DESC 'last': "):
+        device.create_binding_table(compiled).bind_inputs([None, None])
+    compiled.set_name("")
+    with pytest.raises(v.InvalidArgumentError, match="^DML_ACTIVATION_RELU_OPERATOR_DESC: "):
+        device.create_binding_table(compiled).bind_inputs([None, None])
+
+
+def test_a_named_operator_is_planned_as_any_other(device):
+    plain, named = (device.create_operator(gru_desc()) for _ in range(2))
+    named.set_name("encoder")
+    assert device.compile_operator(named).plan.execute == device.compile_operator(plain).plan.execute
+
+
+def test_repr_tells_the_name_and_the_device(device, named_relu):
+    on, structure = f"on {device.info.name}", "DML_ACTIVATION_RELU_OPERATOR_DESC"
+    compiled = device.compile_operator(named_relu)
+    compiled.set_name("last")
+    of_compiled = f"<CompiledOperator 'last' of {structure} {on}>"
+    recorder = device.create_command_recorder()
+    recorder.set_name("loop")
+    assert [repr(thing) for thing in (
+        named_relu, compiled, device.create_operator_initializer(compiled), device.create_binding_table(compiled), recorder,
+        device.create_buffer(16), v.Device())] == [
+        f"<Operator of {structure}>", of_compiled, f"<OperatorInitializer of {of_compiled}>", f"<BindingTable of {of_compiled}>",
+        f"<CommandRecorder 'loop' {on}>", f"<Buffer of 16 bytes {on}>", f"<Device {on}>"]
+
+
+def test_a_name_is_a_string(named_relu):
+    with pytest.raises(v.InvalidArgumentError, match="set_name: name: found int; expected str"):
+        named_relu.set_name(3)

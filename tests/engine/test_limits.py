@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -75,17 +74,6 @@ def test_no_thread_for_an_execution(monkeypatch):
                 recorder.execute_async()
     recorder.execute_async().wait()
     assert ran == [1]
-
-
-def test_no_thread_for_a_session(monkeypatch):
-    parser = pytest.importorskip("onnx.parser")
-    from vkdml.onnx import InferenceSession
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", vkdml.NothingOnDeviceWarning)
-        session = InferenceSession(parser.parse_model('<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Relu (x) }'))
-    monkeypatch.setattr("threading.Thread.start", refuse)
-    with pytest.raises(vkdml.OnnxRuntimeError, match="run_async: the system gave no thread.*ulimit -u"):
-        session.run_async(None, {"x": np.ones(2, np.float32)}, print, None)
 
 
 # Everything that is imported late is imported before, as another user may not read it

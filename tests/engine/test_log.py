@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import vkdml
+from tests.engine.ready import table_of
 from tests.engine.test_tuner import timed  # noqa: F401  (a fixture)
 from vkdml.engine.trust.self_test import ACTIVATION, outcomes_of
 from vkdml.engine.trust.tuner import Tuner
@@ -42,7 +43,6 @@ def told(caplog):
             for level in ("DEBUG", "INFO", "WARNING", "ERROR")}
 
 
-@pytest.mark.device
 def test_the_environment_sends_it_to_stderr(device):
     def run(**environment):
         done = subprocess.run([sys.executable, "-c", RUN], capture_output=True, text=True, check=True, env={
@@ -94,7 +94,6 @@ def test_a_lost_device(caplog):
     assert "The device a device is lost" in error
 
 
-@pytest.mark.device
 def test_what_the_tuner_timed(caplog, tuned, trusted, timed):  # noqa: F811
     with caplog.at_level(logging.INFO, "vkdml"):
         Tuner(tuned.gpu).plan(make_problem(12, 1, 16, 64), vkdml.Options(), "on")
@@ -108,7 +107,6 @@ def test_what_the_tuner_timed(caplog, tuned, trusted, timed):  # noqa: F811
     assert told(caplog)["INFO"] == ["GRU: T 12, B 1, I 16, H 64, float32, forward: goes by what was timed and kept before"]
 
 
-@pytest.mark.device
 def test_what_was_tested(caplog, device):
     with caplog.at_level(logging.INFO, "vkdml"):
         outcome = next(outcomes_of(device.gpu, ACTIVATION, element_types.FLOAT32))
@@ -128,11 +126,8 @@ def test_long_compiling_is_said_on_a_terminal(monkeypatch, stream, seconds, line
     device, said = vkdml.Device(), stream()
     x, y = device.upload(np.ones(3, np.float32)), device.create_buffer(12)
     desc = vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC(tensor(3), tensor(3))
-    operator = device.compile_operator(device.create_operator(desc))
+    table, recorder = table_of(device, desc, [x], [y]), device.create_command_recorder()
     device.gpu.store.clear()
-    table, recorder = device.create_binding_table(operator), device.create_command_recorder()
-    table.bind_inputs([x])
-    table.bind_outputs([y])
 
     def slow(call):
         return lambda *arguments: (time.sleep(0.2), call(*arguments))[1]
@@ -141,7 +136,7 @@ def test_long_compiling_is_said_on_a_terminal(monkeypatch, stream, seconds, line
         monkeypatch.setattr(device.gpu.driver, name, slow(getattr(device.gpu.driver, name)))
     monkeypatch.setattr(sys, "stderr", said)
     monkeypatch.setattr(gpu, "_LONG_SECONDS", seconds)
-    recorder.record_dispatch(operator, table)
+    recorder.record_dispatch(table.dispatchable, table)
     for _ in range(2):
         recorder.execute()
     assert said.getvalue().count("\n") == lines

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import vkdml
+from tests.engine.ready import recorded, table_of
 from vkdml.engine import compiled as compiled_operators
 from vkdml.engine.execution import Execution, Node, Place
 from vkdml.engine.trust.trial import Run, Trial
@@ -163,9 +164,7 @@ def run(device, operator, arrays):
     initialize(device, operator, buffers)
     table.bind_inputs([None if field in operator.problem.initialized else buffers.get(field) for field in operator.input_fields])
     table.bind_outputs(list(outputs.values()))
-    recorder = device.create_command_recorder()
-    recorder.record_dispatch(operator, table)
-    recorder.execute()
+    recorded(device, table).execute()
     return {field: buffer.download(operator.problem.tensor(field).sizes) for field, buffer in outputs.items()}
 
 
@@ -218,15 +217,9 @@ def test_what_is_kept_makes_room_to_try_plans_out(device, memory, budget):
 
 def test_what_needs_nothing_more_runs_above_a_limit_that_was_lowered(device, budget):
     desc = vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC(InputTensor=tensor(1, 1, 2, 3), OutputTensor=tensor(1, 1, 2, 3))
-    operator = device.compile_operator(device.create_operator(desc))
     x, y = device.upload(np.linspace(-1, 1, 6, dtype=np.float32)), device.create_buffer(24)
     with room(device, budget, -budget.used):
-        table = device.create_binding_table(operator)
-        table.bind_inputs([x])
-        table.bind_outputs([y])
-        recorder = device.create_command_recorder()
-        recorder.record_dispatch(operator, table)
-        recorder.execute()
+        recorded(device, table_of(device, desc, [x], [y])).execute()
     assert y.download((6,)).max() == 1
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.engine.ready import Ready
-from vkdml.engine.commands import Commands
+from tests.engine.ready import Ready, recorded, table_of
 from vkdml.engine.vulkan import gpu as low_level
 from vkdml.operators import reference
 from vkdml.operators.problem import from_desc
@@ -17,8 +16,6 @@ from vkdml_lab.suite.support import (
     Case,
     check,
     gru_desc,
-    initialize,
-    make_outputs,
     options,
     owned,
     random_arrays,
@@ -40,34 +37,6 @@ def test_executing_again_with_new_input_builds_nothing(device, case, monkeypatch
             forbidden.setattr(low_level.Gpu, name, lambda *arguments: pytest.fail("built something"))
         ready.recorder.execute()
     check(other, ready.results())
-
-
-def test_new_owned_weights_need_only_an_initialization(device, case):
-    case = replace(case, desc=owned(case.desc))
-    ready = Ready(device, case)
-    ready.recorder.execute()
-    other = Case(case.desc, None, random_arrays(case.desc, np.random.default_rng(9)))
-    for field, array in other.arrays.items():
-        ready.buffers[field].upload(array)
-    initialize(device, ready.compiled, ready.buffers)
-    check(other, ready.results())
-
-
-def test_initialization_and_execution_in_one_recording(device, case):
-    case = replace(case, desc=owned(case.desc))
-    ready = Ready(device, case)
-    compiled = device.compile_operator(device.create_operator(case.desc))
-    initializer = device.create_operator_initializer(compiled)
-    recorder = device.create_command_recorder()
-    table = device.create_binding_table(initializer)
-    table.bind_inputs([ready.buffers[field] if field in compiled.problem.initialized else None for field in compiled.input_fields])
-    recorder.record_dispatch(initializer, table)
-    table.reset(compiled)
-    table.bind_inputs(ready.inputs())
-    table.bind_outputs(list(ready.outputs.values()))
-    recorder.record_dispatch(compiled, table)
-    ready.recorder = recorder
-    check(case, ready.results())
 
 
 @pytest.mark.parametrize("in_place", [False, True])
@@ -94,32 +63,6 @@ def test_streaming_keeps_the_state_on_the_device(device, in_place):
         x.write(arrays["InputTensor"][0, t])
         recorders[t % 2].execute()
         np.testing.assert_allclose(states[1 - t % 2].download((2, 5)), expected[t, 0], rtol=RTOL, atol=ATOL)
-
-
-def test_chained_operators_in_one_recording(device):
-    """A second layer reads what the first wrote, without a trip to the host."""
-    first = gru_desc(4, 2, 3, 5, SequenceLengthsTensor=None, OutputSingleTensor=None)
-    second = gru_desc(4, 2, 5, 6, SequenceLengthsTensor=None, OutputSingleTensor=None,
-                      InputTensor=tensor(1, 4, 2, 5))
-    layers, arrays = [], []
-    recorder = device.create_command_recorder()
-    between = None
-    for seed, desc in enumerate((first, second)):
-        compiled = device.compile_operator(device.create_operator(desc))
-        arrays.append(random_arrays(desc, np.random.default_rng(seed)))
-        buffers = {field: device.upload(array) for field, array in arrays[-1].items()}
-        output = make_outputs(device, compiled)["OutputSequenceTensor"]
-        table = device.create_binding_table(compiled)
-        table.bind_inputs([between or buffers["InputTensor"], *(buffers.get(field) for field in compiled.input_fields[1:])])
-        table.bind_outputs([output, None])
-        recorder.record_dispatch(compiled, table)
-        between = output
-        layers.append((compiled, buffers))
-    recorder.execute()
-    hidden = reference.run(from_desc(first), arrays[0])["OutputSequenceTensor"]
-    expected = reference.run(from_desc(second), arrays[1] | {"InputTensor": hidden})["OutputSequenceTensor"]
-    assert between is not None
-    np.testing.assert_allclose(between.download((4, 1, 2, 6)), expected, rtol=RTOL, atol=ATOL)
 
 
 def test_strides(device):
@@ -202,57 +145,10 @@ def test_a_device_wrote_the_lengths(device):
     huge = Case(desc, None, case.arrays | {"SequenceLengthsTensor": np.full((1, 1, 1, 2), 2, np.uint32)})
     ready = Ready(device, case)
     two_floats = tensor(1, 1, 1, 2)
-    copy = device.compile_operator(device.create_operator(
-        vkdml.DML_ACTIVATION_IDENTITY_OPERATOR_DESC(InputTensor=two_floats, OutputTensor=two_floats)))
-    table = device.create_binding_table(copy)
-    table.bind_inputs([device.upload(np.full(2, 1e30, np.float32))])
-    table.bind_outputs([ready.buffers["SequenceLengthsTensor"]])
-    ready.recorder = device.create_command_recorder()
-    ready.recorder.record_dispatch(copy, table)
-    ready.recorder.record_dispatch(ready.compiled, ready.table)
+    copy = vkdml.DML_ACTIVATION_IDENTITY_OPERATOR_DESC(InputTensor=two_floats, OutputTensor=two_floats)
+    table = table_of(device, copy, [device.upload(np.full(2, 1e30, np.float32))], [ready.buffers["SequenceLengthsTensor"]])
+    ready.recorder = recorded(device, table, ready.table)
     check(huge, ready.results())
-
-
-
-
-FLOATS = tensor(4)
-
-
-def copying_plan(device):
-    """It reads and writes 4 floats."""
-    (dispatch,) = device.compile_operator(device.create_operator(
-        vkdml.DML_ACTIVATION_IDENTITY_OPERATOR_DESC(InputTensor=FLOATS, OutputTensor=FLOATS))).plan.execute
-    return dispatch
-
-
-def copying_kernel(device, source, target):
-    return device.gpu.create_kernel(copying_plan(device), {"InputTensor": source, "OutputTensor": target})
-
-
-def test_hazards(device, memory):
-    """Upload, dispatch and readback of a chain share a submission; what barriers cannot order starts a new one."""
-    a, b, c = (device.create_buffer(16) for _ in range(3))
-    push = copying_plan(device).push
-
-    def submissions(*steps):
-        commands = Commands(device.gpu)
-        for name, *arguments in steps:
-            getattr(commands, name)(*arguments)
-        commands.execute()
-        return commands.counts[0]
-
-    a_to_b, b_to_a, a_to_c = copying_kernel(device, a, b), copying_kernel(device, b, a), copying_kernel(device, a, c)
-    assert submissions(("dispatch", a_to_c, push), ("dispatch", a_to_b, push)) == 1
-    assert submissions(("dispatch", a_to_b, push), ("dispatch", b_to_a, push)) == 1  # read after write, write after read
-    assert submissions(("dispatch", a_to_b, push), ("dispatch", a_to_b, push)) == 1  # write after write
-    assert submissions(("dispatch", a_to_c, push), ("dispatch", a_to_b, push, True)) == 2
-    assert submissions(("dispatch", a_to_c, push), ("call", lambda: None), ("dispatch", a_to_b, push)) == 3
-    copies = [(1, ("upload", a), ("dispatch", a_to_b, push), ("readback", b)), (1, ("dispatch", a_to_b, push), ("upload", a)),
-              (1, ("upload", b), ("dispatch", a_to_b, push)), (1, ("readback", b), ("dispatch", a_to_b, push)),
-              (2, ("readback", b), ("readback", b)), (2, ("upload", b), ("readback", b)), (2, ("upload", a), ("upload", a))]
-    for expected, *steps in copies:
-        dispatches = sum(name == "dispatch" for name, *_ in steps)
-        assert submissions(*steps) == (dispatches if memory == "host memory" else expected)  # the host's memory is not copied
 
 
 @pytest.mark.parametrize(("sizes", "schedule"), [

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import vkdml as v
+from tests.engine.ready import recorded, table_of
 from vkdml.operators import cells, reference
 from vkdml.operators.problem import from_desc
 from vkdml_lab.suite.support import Case, check, gru_desc, make_desc, owned, random_arrays, read_output, tensor
@@ -41,57 +42,11 @@ class Bound:
         check(self.case, {field: read_output(self.compiled, field, buffer) for field, buffer in self.outputs.items()})
 
 
-def recorded(device, *tables):
-    recorder = device.create_command_recorder()
-    for table in tables:
-        recorder.record_dispatch(table.dispatchable, table)
-    return recorder
-
-
 def writing(device, buffer):
     """A table of a dispatch that fills a buffer with ones."""
     described = tensor(buffer.size_in_bytes // 4)
-    one = device.compile_operator(device.create_operator(v.DML_ACTIVATION_LINEAR_OPERATOR_DESC(described, described, 0, 1)))
-    table = device.create_binding_table(one)
-    table.bind_inputs([device.create_buffer(buffer.size_in_bytes)])
-    table.bind_outputs([buffer])
-    return table
-
-
-def test_two_operators_with_one_persistent_resource_in_one_recorder(device):
-    first, second = Bound(device), Bound(device, seed=1)
-    shared = first.make_resource(device)
-    first.table.bind_persistent_resource(shared)
-    second.table.bind_persistent_resource(shared)
-    recorder = recorded(device, first.table, second.table)
-    for _ in range(3):
-        recorder.execute()
-        first.check()
-        second.check()
-
-
-def test_another_operator_works_in_the_persistent_resource(device):
-    first, second = Bound(device), Bound(device, seed=1)
-    sizes = first.compiled.get_binding_properties()
-    shared = device.create_buffer(max(sizes.PersistentResourceSize, sizes.TemporaryResourceSize))
-    first.table.bind_persistent_resource(shared)
-    second.table.bind_temporary_resource(shared)
-    recorder = recorded(device, first.table, second.table)
-    for _ in range(3):
-        recorder.execute()
-        first.check()
-
-
-def test_a_persistent_resource_that_the_host_writes_unseen(device):
-    operator = Bound(device)
-    shared = operator.make_resource(device)
-    operator.table.bind_persistent_resource(shared)
-    recorder = recorded(device, operator.table)
-    memory = shared.host()
-    for _ in range(2):
-        recorder.execute()
-        operator.check()
-        memory[:] = 1
+    one = v.DML_ACTIVATION_LINEAR_OPERATOR_DESC(described, described, 0, 1)
+    return table_of(device, one, [device.create_buffer(buffer.size_in_bytes)], [buffer])
 
 
 @pytest.fixture
@@ -182,33 +137,6 @@ def test_resources_in_turn_take_no_more_memory_than_one(device, without_gc, is_o
         assert gone() is None
     assert set(used) == {used[0]}
     operator.check()
-
-
-def test_resources_of_a_graph_in_turn(device, without_gc):
-    desc = gru_desc(*SIZES, OutputSingleTensor=None)
-    graph = device.compile_graph(v.DML_GRAPH_DESC(
-        InputCount=6, OutputCount=1, Nodes=[v.DML_OPERATOR_GRAPH_NODE_DESC(device.create_operator(owned(desc)))], NodeCount=1,
-        InputEdges=[v.DML_INPUT_GRAPH_EDGE_DESC(field, 0, field) for field in range(6)],
-        OutputEdges=[v.DML_OUTPUT_GRAPH_EDGE_DESC(0, 0, 0)]))
-    properties, used = graph.get_binding_properties(), []
-    arrays = random_arrays(desc, np.random.default_rng(0))
-    inputs = [device.upload(arrays[field]) for field in from_desc(desc).inputs if field in arrays]
-    is_packed = [field in from_desc(owned(desc)).initialized for field in from_desc(desc).inputs if field in arrays]
-    for _ in range(100):
-        resource, temporary = (device.create_buffer(size) for size in (properties.PersistentResourceSize, properties.TemporaryResourceSize))
-        initializing = device.create_binding_table(device.create_operator_initializer([graph]))
-        initializing.bind_inputs([v.DML_BUFFER_ARRAY_BINDING(Bindings=[
-            buffer if packed else None for buffer, packed in zip(inputs, is_packed)])])
-        initializing.bind_outputs([resource])
-        table = device.create_binding_table(graph)
-        table.bind_inputs([None if packed else buffer for buffer, packed in zip(inputs, is_packed)])
-        table.bind_outputs([device.create_buffer(5 * 3 * 9 * 4)])
-        table.bind_persistent_resource(resource)
-        table.bind_temporary_resource(temporary)
-        recorded(device, initializing, table).execute()
-        used.append(device.gpu.memory.used)
-        del resource, temporary, initializing, table
-    assert set(used) == {used[0]}
 
 
 def test_what_is_known_of_a_resource_lives_as_long_as_it(device, initialized):
@@ -305,21 +233,6 @@ def test_weights_that_a_plan_which_may_give_up_computes(device):
         for recorder in (both, second):
             recorder.execute()
             check(case, {"OutputSequenceTensor": y.download((3, 1, 2, 8))})
-
-
-def test_many_parts_that_are_written_change_no_other(device):
-    """Row by row, so that there is one stamp for all of them."""
-    buffer = device.create_buffer(32768)
-    buffer._mark_written(8192, 1024)
-    before = buffer._stamp_of(8192, 1024)
-    for row in range(1500):
-        buffer.write(np.zeros(1, np.float32), 4 * row)
-    assert buffer._stamp_of(8192, 1024) == before
-    assert buffer._stamp_of(0, 4) > before
-    assert buffer._stamp_of(32764, 4) < before
-    for row in range(2500):
-        buffer._mark_written(8 * row, 4)  # with gaps: then all of it
-    assert buffer._stamp_of(32764, 4) > before
 
 
 def test_stamps_while_another_thread_writes(device):

@@ -2,13 +2,13 @@
 
 import asyncio
 import gc
-import threading
 import weakref
 
 import numpy as np
 import pytest
 
 import vkdml
+from tests.engine.ready import recorded, table_of
 from tests.engine.test_ends import end
 from vkdml.engine.commands import Commands
 
@@ -65,13 +65,9 @@ class Counter:
 
     def __init__(self, device):
         number = vkdml.DML_BUFFER_TENSOR_DESC(DataType=vkdml.DML_TENSOR_DATA_TYPE.FLOAT32, Sizes=(1, 1, 1, 4))
-        adds = device.compile_operator(device.create_operator(vkdml.DML_ACTIVATION_LINEAR_OPERATOR_DESC(
-            InputTensor=number, OutputTensor=number, Alpha=1, Beta=1)))
-        self._number, table = device.upload(np.zeros(4, np.float32)), device.create_binding_table(adds)
-        table.bind_inputs([self._number])
-        table.bind_outputs([self._number])
-        self.recorder = device.create_command_recorder()
-        self.recorder.record_dispatch(adds, table)
+        adds = vkdml.DML_ACTIVATION_LINEAR_OPERATOR_DESC(InputTensor=number, OutputTensor=number, Alpha=1, Beta=1)
+        self._number = device.upload(np.zeros(4, np.float32))
+        self.recorder = recorded(device, table_of(device, adds, [self._number], [self._number]))
 
     def value(self):
         return int(self._number.download((4,))[0])
@@ -151,41 +147,3 @@ def test_a_call_within_another_is_refused(monkeypatch):
         layer(x)
     monkeypatch.undo()
     np.testing.assert_array_equal(layer(x)[0], expected)
-
-
-def test_cancelled_tasks_of_run_async():
-    """Their runs end and are told to nobody; the session goes on, and keeps nothing of them."""
-    pytest.importorskip("onnxruntime")
-    from tests.faces.onnx.support import model, weights
-    from vkdml.onnx import InferenceSession
-    session = InferenceSession(model("""g (float[T,B,3] x) => (float[T,D,B,4] y, float[D,B,4] h) {
-        y, h = GRU <hidden_size=4> (x, W, R, B) }""", weights()).SerializeToString())
-    x, begun, ended, told = np.ones((5, 2, 3), np.float32), 20, threading.Semaphore(0), []
-    expected, fed = session.run(None, {"x": x})[0], []
-
-    async def run(loop):
-        future, given = loop.create_future(), x.copy()
-        fed.append(weakref.ref(given))
-
-        def heard(results, _, error):
-            loop.call_soon_threadsafe(lambda: future.cancelled() or future.set_result((results, error)))
-            ended.release()
-
-        session.run_async(None, {"x": given}, heard, None)
-        told.append(await future)
-
-    async def cancelled():
-        with vkdml.Device().lock:  # none of them ends before
-            tasks = [asyncio.create_task(run(asyncio.get_running_loop())) for _ in range(begun)]
-            await asyncio.sleep(0)
-            for task in tasks[::2]:
-                task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.to_thread(lambda: [ended.acquire(timeout=60) for _ in range(begun)])
-
-    asyncio.run(cancelled())
-    assert [error for _, error in told] == [""] * (begun // 2)
-    assert all((results[0] == expected).all() for results, _ in told)
-    np.testing.assert_array_equal(session.run(None, {"x": x})[0], expected)
-    gc.collect()
-    assert [given for given in fed if given() is not None] == []

@@ -49,7 +49,6 @@ def schedules(device, problem=PROBLEM):
     return [tiling.loop.schedule for tiling in likely(Target(of_representative(problem), device.info))]
 
 
-@pytest.mark.device
 @pytest.mark.parametrize("schedule", ["sequence", "persistent"])
 def test_the_fastest_is_chosen_and_kept(tuned, trusted, timed, schedule):
     timed["fastest"] = schedules(tuned).index(schedule)
@@ -63,7 +62,6 @@ def test_the_fastest_is_chosen_and_kept(tuned, trusted, timed, schedule):
     assert len(trusted["asked"]) == len(set(trusted["asked"])) > 0  # the answers are kept too
 
 
-@pytest.mark.device
 def test_what_was_measured_bounds_submissions(tuned, trusted, timed):
     timed["fastest"] = schedules(tuned).index("sequence")
     steps = 10_000  # 250 of them take a quarter of a second
@@ -71,7 +69,6 @@ def test_what_was_measured_bounds_submissions(tuned, trusted, timed):
     assert sum(dispatch.starts_submission for dispatch in planned.execute) >= 0.9 * steps / 250 * 0.25 / 0.5
 
 
-@pytest.mark.device
 def test_what_may_change_the_choice_is_timed_by_itself(tuned, trusted, timed):
     one = Tuner(tuned.gpu)
     for problem in (PROBLEM, make_problem(12, 2, 16, 64), make_problem(12, 1, 17, 64), make_problem(12, 1, 16, 65),
@@ -84,36 +81,24 @@ def test_what_may_change_the_choice_is_timed_by_itself(tuned, trusted, timed):
     assert timed["times"] == choices.count() - len(set(trusted["asked"])) == 10  # the other files are of the test of meetings
 
 
-@pytest.mark.device
 @pytest.mark.parametrize("options", [vkdml.Options(schedule="sequence"), vkdml.Options(rows=1)])
 def test_what_is_forced_is_not_timed(tuned, trusted, timed, options):
     Tuner(tuned.gpu).plan(PROBLEM, options, "on")
     assert timed["times"] == 0
 
 
-@pytest.mark.device
 @pytest.mark.parametrize("mode", ["read", "off"])
 def test_without_tuning_the_model_chooses_and_nothing_is_written(tuned, trusted, timed, mode):
     assert Tuner(tuned.gpu).plan(PROBLEM, NOTHING, mode) == make_plan(PROBLEM, tuned.info)
     assert (timed["times"], choices.count()) == (0, 0)
 
 
-@pytest.mark.device
-def test_off_reads_nothing(tuned, trusted, timed):
-    timed["fastest"] = schedules(tuned).index("sequence")
-    Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "on")
-    assert schedule_of(Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "read")) == "sequence"
-    assert schedule_of(Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "off")) == schedules(tuned)[0] == "persistent"
-
-
-@pytest.mark.device
 def test_a_mode_that_there_is_not_is_refused(device, monkeypatch, case):
     monkeypatch.setenv("VKDML_TUNING", "of")
     with pytest.raises(vkdml.InvalidArgumentError, match="VKDML_TUNING: found 'of'; expected one of on, read, off"):
         device.compile_operator(device.create_operator(case.desc))
 
 
-@pytest.mark.device
 @pytest.mark.parametrize("change", [{"tiling": {"loop": "of old"}}, {"tiling": 1}, {"step seconds": float("nan")},
                                     {"step seconds": -1.0}, {"step seconds": 0.0}, {"step seconds": None}])
 def test_what_cannot_have_been_measured_changes_nothing(tuned, trusted, timed, change):
@@ -126,7 +111,6 @@ def test_what_cannot_have_been_measured_changes_nothing(tuned, trusted, timed, c
     assert Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "read") == make_plan(PROBLEM, tuned.info)
 
 
-@pytest.mark.device
 def test_where_a_meeting_failed_nothing_waits(tuned, trusted, timed):
     trusted["passes"] = False
     assert schedules(tuned)[0] == "persistent"
@@ -139,7 +123,6 @@ def test_where_a_meeting_failed_nothing_waits(tuned, trusted, timed):
     assert len(trusted["asked"]) == asked
 
 
-@pytest.mark.device
 def test_each_cell_has_its_own_test_of_meetings(tuned, trusted, timed):
     one = Tuner(tuned.gpu)
     for cell in CELLS:
@@ -147,7 +130,6 @@ def test_each_cell_has_its_own_test_of_meetings(tuned, trusted, timed):
     assert {cell for cell, _ in trusted["asked"]} == {cell.name for cell in CELLS}
 
 
-@pytest.mark.device
 def test_operators_of_a_class_learn_that_one_gave_up(tuned):
     one, longer = Tuner(tuned.gpu), make_problem(13, 1, 16, 64)
     attempts = one.attempts(PROBLEM, NOTHING, "on")
@@ -160,7 +142,6 @@ def test_operators_of_a_class_learn_that_one_gave_up(tuned):
         assert other.is_worthwhile
 
 
-@pytest.mark.device
 @pytest.mark.parametrize(("gave_up_in", "times", "mode", "is_worthwhile"), [
     ("on", 3, "on", False), ("on", 3, "read", False), ("on", 2, "on", True), ("on", 3, "off", True), ("read", 3, "on", True),
     ("off", 3, "on", True)])
@@ -181,7 +162,6 @@ def kept():
     return [("choice" if "steps" in each["key"] else "meeting", each["value"]) for each in found]
 
 
-@pytest.mark.device
 def test_no_verdict_of_a_driver_that_fails_is_kept(tuned, timed, monkeypatch):
     """Another process finds out for itself."""
     make, calls = tuned.gpu.make_tensor, []
@@ -199,7 +179,6 @@ def test_no_verdict_of_a_driver_that_fails_is_kept(tuned, timed, monkeypatch):
     assert not any(kind == "choice" or value.get("passed") is False for kind, value in kept())
 
 
-@pytest.mark.device
 def test_a_meeting_that_gives_up_is_believed_the_third_time(tuned, timed, monkeypatch):
     asked = []
     monkeypatch.setattr(tuner, "workgroups_meet", lambda gpu, meeting: (asked.append(meeting.waits_by), GAVE_UP)[1])
@@ -240,7 +219,6 @@ def runs(monkeypatch):
     return MadeUpRun
 
 
-@pytest.mark.device
 @pytest.mark.parametrize("fails_at", [1, 2, 4])
 def test_what_fails_is_left_out(tuned, trusted, runs, monkeypatch, fails_at):
     monkeypatch.setattr(runs, "fails", "persistent")
@@ -249,14 +227,12 @@ def test_what_fails_is_left_out(tuned, trusted, runs, monkeypatch, fails_at):
     assert [run.executions for run in runs.made] == [fails_at if run.schedule == "persistent" else 6 for run in runs.made]
 
 
-@pytest.mark.device
 @pytest.mark.parametrize("after", [1, 4])  # executions
 def test_what_gives_up_is_left_out(tuned, trusted, runs, monkeypatch, after):
     monkeypatch.setattr(runs, "timed_out", property(lambda run: run.schedule == "persistent" and run.executions >= after))
     assert schedule_of(Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "on")) == "sequence"
 
 
-@pytest.mark.device
 def test_where_everything_fails_the_model_chooses(tuned, trusted, monkeypatch):
     def fail(*_):
         raise vkdml.DriverError("no memory")
@@ -268,7 +244,6 @@ def test_where_everything_fails_the_model_chooses(tuned, trusted, monkeypatch):
     assert one.knows(PROBLEM, NOTHING, "on")  # it is not tried again
 
 
-@pytest.mark.device
 def test_what_takes_long_is_timed_less_often(tuned, trusted, runs, monkeypatch):
     monkeypatch.setattr(runs, "seconds", dict.fromkeys(runs.seconds, 1.25))
     Tuner(tuned.gpu).plan(make_problem(12, 1, 16, 256), NOTHING, "on")
@@ -281,7 +256,6 @@ def test_what_takes_long_is_timed_less_often(tuned, trusted, runs, monkeypatch):
 
 # Results
 
-@pytest.mark.device
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 @pytest.mark.parametrize("element", element_types.ALL, ids=lambda element: element.name)
 @pytest.mark.family
@@ -300,7 +274,6 @@ def test_all_that_is_chosen_from_gives_the_same_bits(tuned, monkeypatch, cell, e
     assert results == results[:1] * len(results)
 
 
-@pytest.mark.device
 @pytest.mark.parametrize("mode", ["on", "read", "off"])
 def test_an_operator_that_is_tuned_computes_what_it_should(tuned, trusted, monkeypatch, mode):
     monkeypatch.setenv("VKDML_TUNING", mode)
@@ -309,7 +282,6 @@ def test_an_operator_that_is_tuned_computes_what_it_should(tuned, trusted, monke
     assert choices.count() >= (mode == "on")
 
 
-@pytest.mark.device
 def test_an_operator_waits_in_vain_only_once(tuned, trusted, monkeypatch):
     monkeypatch.setenv("VKDML_TUNING", "off")
     name, row = next((name, row) for name, row in profiles.PROFILES.items() if row.fits(tuned.info))
@@ -323,7 +295,6 @@ def test_an_operator_waits_in_vain_only_once(tuned, trusted, monkeypatch):
     assert attempts.timeouts <= 1
 
 
-@pytest.mark.device
 def test_functions_are_tuned_when_they_are_first_called(tuned, trusted, timed):
     rng = np.random.default_rng(0)
     x, w, r = (rng.standard_normal(shape).astype(np.float32) * 0.2 for shape in ((9, 3, 20), (1, 210, 20), (1, 210, 70)))
@@ -333,7 +304,6 @@ def test_functions_are_tuned_when_they_are_first_called(tuned, trusted, timed):
     assert timed["times"] == 1
 
 
-@pytest.mark.device
 def test_cpu_drivers_are_not_tuned(device, monkeypatch):
     if not device.info.is_cpu:
         pytest.skip("the device is a GPU")

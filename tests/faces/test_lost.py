@@ -134,6 +134,6 @@ def test_pydirectml(lose):
     run = compute(dml.Device())
     run()
     lose()
-    with pytest.raises(vkdml.DeviceLostError, match="opens it anew"):
+    with pytest.raises(vkdml.DeviceLostError, match="opens it again"):
         run()
     assert np.array(compute(dml.Device())()).max() == 0.5

@@ -105,22 +105,18 @@ def numpy_functions(device):
 
 
 def onnx(device):
-    from vkdml.onnx import InferenceSession, prepare, run_node, supports_device
+    from vkdml.onnx import InferenceSession, run_node, supports_device
 
     proto = model("g (float[T,B,3] x) => (float[T,1,B,4] y, float[1,B,4] h) { z = Neg (x) y, h = GRU <hidden_size=4> (z, W, R, B) }", weights())
     node, arrays = proto.graph.node[1], [np.zeros(shape, np.float32) for shape in ((2, 1, 3), (1, 12, 3), (1, 12, 4), (1, 24))]
-    session, feed = InferenceSession(proto), {"x": arrays[0]}
+    session = InferenceSession(proto)
     yield from {
-        "session": InferenceSession, "sess_options": lambda value: InferenceSession(proto, value),
-        "providers": lambda value: InferenceSession(proto, None, value), "device": lambda value: InferenceSession(proto, device=value),
-        "options": lambda value: InferenceSession(proto, options=value), "names": lambda value: session.run(value, feed),
-        "name": lambda value: session.run([value], feed), "feed": lambda value: session.run(None, value),
-        "x": lambda value: session.run(None, {"x": value}), "async": lambda value: session.run_async(value, value, value, None),
+        "device": lambda value: InferenceSession(proto, device=value), "options": lambda value: InferenceSession(proto, options=value),
         "stream": session.stream, "carried": lambda value: session.stream({"h": value}), "warm_up": session.warm_up,
         "node": lambda value: run_node(value, arrays), "arrays": lambda value: run_node(node, value),
         "array": lambda value: run_node(node, [value, *arrays[1:]]), "weights": lambda value: run_node(node, [arrays[0], value, *arrays[2:]]),
         "opset_version": lambda value: run_node(node, arrays, opset_version=value), "node's device": lambda value: run_node(node, arrays, value),
-        "prepare": prepare, "prepared": prepare(proto).run, "supports_device": supports_device,
+        "supports_device": supports_device,
     }.items()
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import vkdml as v
-from vkdml.operators.features import check_support
+from vkdml.operators.table import check_support
 
 LEVELS, TYPES = v.DML_FEATURE.FEATURE_LEVELS, v.DML_FEATURE.TENSOR_DATA_TYPE_SUPPORT
 Level = v.DML_FEATURE_LEVEL

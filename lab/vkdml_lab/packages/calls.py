@@ -8,6 +8,7 @@ Run in the packages' own environment, so nothing of vkdml is imported here:
 from __future__ import annotations
 
 import io
+import os
 import pickle
 import sys
 from pathlib import Path
@@ -63,5 +64,21 @@ def pipecat() -> Any:
     return [np.ravel(network(samples[None, start:start + 512], 16000)) for start in range(0, samples.size - 511, 512)]
 
 
+def on_the_device() -> list[object]:
+    """Have sessions of vkdml.onnx run on the device, whatever providers the packages name. Returns the list of those made."""
+    import vkdml.onnx
+
+    made: list[object] = []
+
+    class OnDevice(vkdml.onnx.InferenceSession):
+        def __init__(self, path: Any, sess_options: Any = None, providers: Any = None, **others: Any) -> None:
+            super().__init__(path, sess_options, ["VkdmlExecutionProvider", "CPUExecutionProvider"], **others)
+            made.append(self)
+
+    vkdml.onnx.InferenceSession = OnDevice  # type: ignore[misc, assignment]
+    return made
+
+
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_bytes(pickle.dumps((globals()[sys.argv[1]](), "vkdml.onnx" in sys.modules)))
+    sessions = on_the_device() if os.environ["PYTHONPATH"] else []
+    Path(sys.argv[2]).write_bytes(pickle.dumps((globals()[sys.argv[1]](), bool(sessions))))

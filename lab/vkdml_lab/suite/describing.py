@@ -10,7 +10,6 @@ from typing import Any
 from vkdml.operators.activations import ParametrizedActivation
 from vkdml.operators.checks import packed_strides
 from vkdml.operators.problem import Problem
-from vkdml.planning import words
 
 TENSOR_FEATURES = {"SequenceLengthsTensor": "sequence lengths", "HiddenInitTensor": "initial state",
                    "CellMemInitTensor": "initial state", "BiasTensor": "bias", "PeepholeTensor": "peepholes"}
@@ -23,8 +22,8 @@ def sentence(problem: Any) -> str:
         return f"{name(problem)}: {', '.join([problem.element.name, *tensors, *_functions([getattr(problem, 'function', None)])])}"
     values = {"clip": f"clip {problem.clip:.4g}" if problem.clip is not None else "",
               "custom activations": "activations " + " ".join(_functions(problem.activations)),
-              "forward": "", "backward": "", "bidirectional": ""}  # of_problem has the direction
-    return ", ".join(filter(None, [words.of_problem(problem), *(values.get(feature, feature) for feature in sorted(features(problem)))]))
+              "forward": "", "backward": "", "bidirectional": ""}  # str(problem) has the direction
+    return ", ".join(filter(None, [str(problem), *(values.get(feature, feature) for feature in sorted(features(problem)))]))
 
 
 def name(problem: Any) -> str:

@@ -16,8 +16,8 @@ import pytest
 from vkdml.engine.trust.trial import Fallback
 from vkdml.faces.directml.device import Operator
 from vkdml.operators import cells, element_types, reference
+from vkdml.operators.checks import ceil_div, round_up
 from vkdml.operators.header import descs
-from vkdml.operators.whole_numbers import ceil_div, round_up
 from vkdml.planning import plan, profiles
 from vkdml.planning.families import gpu_loop
 from vkdml.planning.families.gpu_loop import GpuLoop, column_groups

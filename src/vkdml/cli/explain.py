@@ -23,10 +23,9 @@ from ..operators.arguments import tensor_descs
 from ..operators.cells import Cell
 from ..operators.header.descs import DML_RECURRENT_NETWORK_DIRECTION
 from ..operators.problem import Problem, from_desc
-from ..planning import words
 from ..planning.plan import Plan
 from .argument_types import add_common, count, existing_file, print_json
-from .values import add_inputs, feed
+from .values import add_inputs, feed, told_by_onnxruntime
 
 _FORM = "CELL-TxBxIxH, such as gru-100x1x256x256"
 _TYPES = [element.name for element in element_types.ALL]
@@ -46,7 +45,7 @@ def add(command: argparse.ArgumentParser) -> None:
     add_inputs(command, "run a model once on these, for the sizes that its operators get")
     command.add_argument("--type", choices=_TYPES, help="of an operator's tensors (float32)")
     command.add_argument("--measure", action="store_true", help="run each operator by itself, and say how long it takes")
-    add_common(command, files=True)
+    add_common(command)
     command.set_defaults(refuse=command.error)
 
 
@@ -68,7 +67,8 @@ def run(chosen: argparse.Namespace) -> int:
     report: dict[str, Any] = {"device": device.info.name, "memory_limit": device.memory_limit}
     if is_model:
         assignment, problems = _of_model(chosen, device)
-        report |= {"nodes": len(assignment.nodes), "assignment": assignment.groups()}
+        report |= {"nodes": len(assignment.nodes), "assignment": assignment.groups(),
+                   "refused": [f"{node.op_type} node {node.name!r}: {node.reason}" for node in assignment.nodes if node.reason]}
     else:
         cell, sizes = chosen.what
         problem = _problem_of(cell, sizes, chosen.type or "float32")
@@ -83,7 +83,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _check_options(chosen: argparse.Namespace, is_model: bool) -> None:
-    of_model = {"-T": chosen.T, "-B": chosen.B, "--input": chosen.input, "--allow-outside": chosen.allow_outside}
+    of_model = {"-T": chosen.T, "-B": chosen.B, "--input": chosen.input}
     for name in (name for name, value in ({"--type": chosen.type} if is_model else of_model).items() if value):
         chosen.refuse(f"{name}: {'a model says that' if is_model else 'only for a model; an operator has it in its name'}")
     if chosen.input and (chosen.T or chosen.B):
@@ -94,22 +94,22 @@ def _of_model(chosen: argparse.Namespace, device: Device) -> tuple[Any, Mapping[
     """The places of a model's nodes, and what its recurrent nodes compute, by name."""
     from ..faces.onnx import InferenceSession
 
-    session = InferenceSession(chosen.what, device=device, allow_outside=chosen.allow_outside)
-    if chosen.input:
-        session.run(None, feed(chosen.input, session, chosen.refuse))
-        return session.assignment(), session._problems_so_far()
-    problems = session._problems(chosen.T, chosen.B)
-    return session.assignment(), {name: [problem] if problem else [] for name, problem in problems.items()}
+    with told_by_onnxruntime():
+        session = InferenceSession(chosen.what, device=device)
+        if chosen.input:
+            session.run(None, feed(chosen.input, session, chosen.refuse))
+        return session.assignment(), session.explain(chosen.T, chosen.B)
 
 
 def _tell(report: Mapping[str, Any], unknown: str) -> None:
     """Print the report. unknown: why nothing is known of a node."""
     print(f"{report['device']}: at most {report['memory_limit']} bytes for buffers")
     if "assignment" in report:
-        rows = [(group["runs_on"], group["piece"], group["nodes"],
+        rows = [(group["runs_on"], group["nodes"],
                  ", ".join(f"{operator} {number}" for operator, number in group["operators"].items()))
                 for group in report["assignment"]]
-        print("\n" + tabulate(rows, ["runs on", "piece", "nodes", "operators"], maxcolwidths=[None, None, None, 80]))
+        print("\n" + tabulate(rows, ["runs on", "nodes", "operators"], maxcolwidths=[None, None, 80]))
+    print("".join(f"\nnot on the device: {line}\n" for line in report.get("refused", ())), end="")
     for name, found in report["operators"].items():
         for of_sizes in found:
             print(f"\n{name}: {_text(of_sizes)}")
@@ -134,7 +134,7 @@ def _explained(device: Device, problem: Problem, measure: bool) -> dict[str, Any
     assert plan.seconds is not None
     return {
         "cell": problem.cell.name, "T": problem.steps, "B": problem.batch, "I": problem.input_size, "H": problem.hidden,
-        "type": problem.element.name, "direction": words.of_direction(problem),
+        "type": problem.element.name, "direction": problem.direction,
         **_loop(plan), "submissions": plan.submissions, "estimated ms": plan.seconds * 1e3,
         "measured ms": _measured(device, problem, plan) if measure else None, "kernels": _kernels(plan),
         "memory": [{"what": what, "name": name, "bytes": size} for what, name, size in memory.rows], "bytes": memory.total,

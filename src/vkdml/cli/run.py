@@ -13,10 +13,10 @@ import numpy as np
 from tabulate import tabulate
 from tqdm import tqdm
 
-from ..errors import OnnxRuntimeError
+from ..errors import VkdmlError
 from ..faces.directml.device import Device
 from .argument_types import add_common, count, count_from_0, existing_file, print_json
-from .values import add_inputs, feed, leaves, save
+from .values import add_inputs, feed, leaves, save, told_by_onnxruntime
 
 # The absolute and relative tolerance, by type; other types must be equal
 _TOLERANCES = {"float64": (1e-10, 1e-9), "float32": (1e-5, 1e-4), "float16": (2e-3, 2e-3), "bfloat16": (2e-2, 2e-2)}
@@ -33,7 +33,7 @@ def add(command: argparse.ArgumentParser) -> None:
     command.add_argument("--warmup", type=count_from_0, metavar="N", help="runs before these (1)")
     command.add_argument("--compare", choices=["onnxruntime"],
                          help="run it in onnxruntime alone too, and fail if results differ; its times beside ours")
-    add_common(command, files=True)
+    add_common(command)
     command.set_defaults(refuse=command.error)
 
 
@@ -46,11 +46,13 @@ def run(chosen: argparse.Namespace) -> int:
     times: dict[str, Any] = {}
     with tqdm(total=3 if chosen.compare else 2, delay=2, disable=None, leave=False) as bar:
         begin = time.perf_counter()
-        session = InferenceSession(chosen.model, device=device, allow_outside=chosen.allow_outside)
+        with told_by_onnxruntime():
+            session = InferenceSession(chosen.model, device=device)
         load = time.perf_counter() - begin
         bar.update()
         given = feed(chosen.input, session, chosen.refuse)
-        values, times["vkdml"] = _timed(lambda: session.run(None, given), chosen)
+        with told_by_onnxruntime():
+            values, times["vkdml"] = _timed(lambda: session.run(None, given), chosen)
         names = [output.name for output in session.get_outputs()]
         bar.update()
         files = save(dict(zip(names, values)), chosen.output_dir) if chosen.output_dir else {}
@@ -61,7 +63,7 @@ def run(chosen: argparse.Namespace) -> int:
     if files:
         rows = [row | {"file": files[row["output"]]} for row in rows]
     if chosen.compare:
-        types = {problem.element.name for problems in session._problems_so_far().values() for problem in problems}
+        types = {problem.element.name for problems in session.explain().values() for problem in problems}
         rows = [row | compared(value, wanted, types, in_float32)
                 for row, value, wanted, in_float32 in zip(rows, values, expected, wide)]
     if chosen.json:
@@ -96,33 +98,48 @@ def _elapsed(run: Callable[[], Sequence[Any]]) -> tuple[Sequence[Any], float]:
 def _onnxruntime_alone(model: Path | bytes, given: dict[str, Any]) -> Callable[[], Sequence[Any]]:
     import onnxruntime
 
-    from ..faces.onnx.ort_values import of_onnxruntime
-
-    def call(function: Callable[..., Any], *arguments: Any) -> Any:
-        try:
-            return of_onnxruntime(function, *arguments)
-        except OnnxRuntimeError as error:
-            raise OnnxRuntimeError(f"--compare: {error}. It cannot run this model alone: leave --compare out") from None
+    def run() -> Sequence[Any]:
+        with told_by_onnxruntime("--compare: ", ". It cannot run this model alone: leave --compare out"):
+            return session.run(None, given)
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # what is worse than a warning is raised
-    session = call(onnxruntime.InferenceSession, model, options, ["CPUExecutionProvider"])
-    return lambda: call(session.run, None, given)
+    with told_by_onnxruntime("--compare: ", ". It cannot run this model alone: leave --compare out"):
+        session = onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"])
+    return run
 
 
 def _in_float32(chosen: argparse.Namespace, given: dict[str, Any]) -> Sequence[Any] | None:
     """What onnxruntime makes of a model with float32 in the place of float16; None for one without, or that cannot run so."""
-    from ..faces.onnx import models
+    import onnx
 
-    model = models.load(chosen.model, chosen.allow_outside)
-    if not models.widen(model):
+    model = onnx.load(chosen.model)
+    if not widen(model):
         return None
     halves = {name for name, value in given.items() if isinstance(value, np.ndarray) and value.dtype == np.float16}
     try:
         return _onnxruntime_alone(model.SerializeToString(),
                                   given | {name: given[name].astype(np.float32) for name in halves})()
-    except OnnxRuntimeError:
+    except VkdmlError:
         return None
+
+
+def widen(message: Any) -> bool:
+    """Put float32 in the place of float16 in an ONNX model, or a part of one. Returns whether there was any."""
+    from onnx import AttributeProto, TensorProto, TypeProto, numpy_helper
+
+    if isinstance(message, TensorProto) and message.data_type == TensorProto.FLOAT16:
+        message.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(message).astype(np.float32), message.name))
+        return True
+    if isinstance(message, TypeProto.Tensor) and message.elem_type == TensorProto.FLOAT16:
+        message.elem_type = TensorProto.FLOAT
+        return True
+    if isinstance(message, AttributeProto) and message.name in ("to", "dtype") and message.i == TensorProto.FLOAT16:
+        message.i = TensorProto.FLOAT
+        return True
+    inner = [value for field, value in message.ListFields() if field.message_type is not None]
+    found = [widen(part) for value in inner for part in ([value] if hasattr(value, "ListFields") else value)]
+    return any(found)
 
 
 def _described(value: Any) -> dict[str, Any]:

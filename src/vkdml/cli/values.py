@@ -6,7 +6,8 @@ import argparse
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ..engine.vulkan import files
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, VkdmlError
 from .argument_types import existing_file
 
 # numpy's readers of the header of a .npy file, by the format's version. Version 3 is for structures with names in Unicode only
@@ -95,6 +96,19 @@ def _given(text: str) -> Given:
         return Given(name, path, _READERS[suffix](path))
     except (ValueError, OSError, RecursionError) as error:
         raise argparse.ArgumentTypeError(f"{path} is no {suffix} file: {error}") from None
+
+
+@contextmanager
+def told_by_onnxruntime(before: str = "", after: str = "") -> Iterator[None]:
+    """onnxruntime's exceptions, which have no class in common, become VkdmlErrors, whose message is all that is printed."""
+    try:
+        yield
+    except VkdmlError:
+        raise
+    except Exception as error:
+        if not isinstance(error, RuntimeError | TypeError | ValueError) and "onnxruntime" not in type(error).__module__:
+            raise
+        raise VkdmlError(f"{before}onnxruntime: {error}{after}") from error
 
 
 def feed(given: Sequence[Given], session: Any, refuse: Callable[[str], Any]) -> dict[str, Any]:

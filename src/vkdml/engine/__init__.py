@@ -1,1 +1,1 @@
-"""Doing it: what is planned is recorded, and executed on a device."""
+"""The engine records plans as commands and executes them on a device."""

@@ -1,4 +1,4 @@
-"""Work recorded once and executed any number of times, in order."""
+"""Commands: work that is recorded once and executed any number of times, in order."""
 
 from __future__ import annotations
 
@@ -18,10 +18,7 @@ _NONE: frozenset[Any] = frozenset()
 
 
 class _Operation(NamedTuple):
-    """A dispatch or a copy.
-
-    reads: buffers. writes: parts of buffers. copies: for an upload or a readback, its buffer.
-    """
+    """A dispatch or a copy. copies: the buffer of an upload or a readback."""
 
     record: Callable[[Submission], None]
     reads: frozenset[Buffer] = _NONE
@@ -31,13 +28,15 @@ class _Operation(NamedTuple):
 
 
 class _HostCall(NamedTuple):
+    """A function that each execution calls. writes: parts of buffers that it changes."""
+
     work: Callable[[], None]
     writes: frozenset[Bound] = _NONE
 
 
 @dataclass(frozen=True)
 class _Packing:
-    """The dispatches that pack weights. sources: their inputs. is_fresh: an earlier step writes these at each execution."""
+    """Dispatches that pack weights. sources: their inputs. is_fresh: whether an earlier step writes the inputs each time."""
 
     weights: Weights
     sources: Sequence[Bound]
@@ -49,7 +48,7 @@ class _Packing:
         return frozenset(part for operation in self.operations for part in operation.writes)
 
     def origin(self) -> Origin | None:
-        """Origin of the weights that packing now gives; None: unknown."""
+        """Return the origin of the weights that packing would give now; None if it is unknown."""
         return None if self.is_fresh else origin_of(self.sources)
 
 
@@ -57,18 +56,17 @@ _Step = _Operation | _HostCall | _Packing
 
 
 def storage_buffers(plan: Plan) -> dict[str, int]:
-    """Number of buffers that each kernel of a plan binds, by name. A tensor that is left out takes one too."""
+    """Return how many buffers each kernel of a plan binds, by name. An optional tensor that is left out counts too."""
     names = {dispatch.kernel for dispatch in plan.initialize + plan.execute + plan.fallback}
     return {name: len(spirv.load(name).interface.bindings) for name in names}
 
 
 class Commands:
-    """Operations in order, each of which waits for those that it depends on.
+    """A list of operations, each of which waits for those that it depends on. All go to the driver in one submission, unless
+    `dispatch` starts another or `call` runs Python between two.
 
-    They go to the driver in as few submissions as can be: one, but for what `dispatch` and `call` say.
-
-    merges: whether host and device may write different parts of a buffer, as callers do. Else an upload or a readback copies
-    all of it. lease: the lease of the commands' owner, for their pipelines in the store.
+    merges: whether host and device may write different parts of a buffer; if not, an upload or a readback copies all of it.
+    lease: keeps the pipelines in the store.
     """
 
     def __init__(self, gpu: Gpu, merges: bool = False, lease: Lease | None = None) -> None:
@@ -77,30 +75,30 @@ class Commands:
         self.lease = lease
         self._steps: list[_Step] = []
         self._packings: list[_Packing] = []
-        # All that changes stamps, in recorded order: packings, initialized weights and (if it merges) uploads
+        # Steps that change stamps, in recorded order: packings, initialized weights and (if it merges) uploads
         self._stamped: list[_Packing | Weights | Buffer] = []
         # Weights that an initializer must have packed before, each with the function that raises if none has
         self._needed: dict[Weights, Callable[[], None]] = {}
         self._checks: list[Callable[[], None]] = []
-        self._built: dict[tuple[bool, ...], list[Callable[[], None]]] = {}  # by which of the packings are done
-        self._owned: dict[Weights, int] = {}  # packed by an initializer here: the number of steps recorded before
-        self._overwritten: set[Weights] | None = None  # weights whose resource another step writes to
+        self._built: dict[tuple[bool, ...], list[Callable[[], None]]] = {}  # submissions, by which packings they contain
+        self._owned: dict[Weights, int] = {}  # weights of initializers recorded here, and the number of steps before each
+        self._overwritten: set[Weights] | None = None  # weights whose buffer another step writes to; None: not computed yet
 
     def before_execute(self, check: Callable[[], None]) -> None:
-        """Call `check` at each execution, before any work; it raises to refuse."""
+        """Call `check` before the work of each execution. It raises to refuse the execution."""
         self._checks.append(check)
 
     def writes(self, bound: Bound) -> bool:
-        """Whether a dispatch recorded so far writes to it."""
+        """Return whether a dispatch recorded so far writes to a part of a buffer."""
         return any(overlap(part, bound) for step in self._dispatches for part in step.writes)
 
     @property
     def _dispatches(self) -> list[_Step]:
-        """All steps but copies."""
+        """The steps that are no copies."""
         return [step for step in self._steps if not isinstance(step, _Operation) or step.copies is None]
 
     def _changes(self, steps: Iterable[_Step]) -> Iterator[Bound]:
-        """The parts that steps write, without uploads of what the host wrote to its copy: those are stamped already."""
+        """Yield the parts that steps write. Uploads of writes that were already stamped on the host are left out."""
         for step in steps:
             copied = step.copies if isinstance(step, _Operation) else None
             if not (self._merges and copied and not copied._is_exposed):
@@ -109,30 +107,27 @@ class Commands:
     def upload(self, buffer: Buffer) -> None:
         if not self.gpu.host_memory:
             if self._merges:
-                self._merge_before_upload(buffer)
+                computed = [part for step in self._dispatches for part in step.writes if part.buffer is buffer]
+                if computed:
+                    self.before_execute(lambda: buffer._expect_seen(computed))
+                    self.call(buffer._merge)
+                else:
+                    self.before_execute(buffer._merge)
                 self._stamped.append(buffer)
             self._add(_Operation(lambda submission: submission.upload(buffer), writes=frozenset([buffer]), copies=buffer))
-
-    def _merge_before_upload(self, buffer: Buffer) -> None:
-        computed = [part for step in self._dispatches for part in step.writes if part.buffer is buffer]
-        if computed:
-            self.before_execute(lambda: buffer._expect_seen(computed))
-            self.call(buffer._merge)
-        else:
-            self.before_execute(buffer._merge)
 
     def readback(self, buffer: Buffer) -> None:
         if not self.gpu.host_memory:
             self._add(_Operation(lambda submission: submission.readback(buffer), reads=frozenset([buffer]), copies=buffer))
 
     def dispatch(self, kernel: Kernel, push: Mapping[str, int], starts_submission: bool = False) -> None:
-        """push: the push constants, by their names in the shader. starts_submission: what is before it is enough for one."""
+        """Record a dispatch. push: its push constants, by their names in the shader. starts_submission: begin a new one."""
         self._add(_Operation(lambda submission: submission.dispatch(kernel, push), kernel.reads, kernel.writes,
                              starts_submission=starts_submission))
 
     def record(self, dispatches: Sequence[Dispatch], buffers: Mapping[str, Bound]) -> None:
-        """Record a plan's dispatches. buffers: by the plan's names."""
-        made: dict[Hashable, Kernel] = {}  # one for all dispatches that differ in push constants only
+        """Record a plan's dispatches. buffers: the buffers, by their names in the plan."""
+        made: dict[Hashable, Kernel] = {}  # dispatches that differ in push constants only share one
         for dispatch in dispatches:
             key = (dispatch.kernel, dispatch.groups, dispatch.subgroup_size, id(dispatch.constants), *dispatch.buffers.items())
             if key not in made:
@@ -140,17 +135,14 @@ class Commands:
             self.dispatch(made[key], dispatch.push, dispatch.starts_submission)
 
     def call(self, work: Callable[[], None], writes: frozenset[Bound] = _NONE) -> None:
-        """Call `work` at this place of each execution, after what was recorded before it has ended. writes: what it changes."""
+        """Call `work` at this place of each execution, after the steps before it. writes: the parts that it changes."""
         self._add(_HostCall(work, writes))
 
     def pack(self, weights: Weights, sources: Sequence[Bound], record: Callable[[Commands], None]) -> None:
-        """Pack weights, at each execution for which they are not packed yet.
-
-        record: records the dispatches that do. sources: what they read.
-        """
+        """Pack weights at each execution that finds them changed. sources: their inputs. record: records the dispatches."""
         inner = Commands(self.gpu, lease=self.lease)
         record(inner)
-        operations = list(inner._operations())
+        operations = [step for step in inner._steps if isinstance(step, _Operation)]
         written = set(self._changes(self._steps))
         is_fresh = any(overlap(part, source) for part in written for source in sources)
         self._packings.append(_Packing(weights, sources, operations, is_fresh))
@@ -158,22 +150,22 @@ class Commands:
         self._add(self._packings[-1])
 
     def own(self, weights: Weights) -> None:
-        """Note that the dispatches before this are an initializer's, and pack these."""
+        """Note that the dispatches recorded before are an initializer's and pack these weights."""
         self._owned[weights] = len(self._steps)
         self._stamped.append(weights)
 
     def need(self, weights: Weights, refuse: Callable[[], None]) -> None:
-        """Call `refuse` at each execution before which no initializer has packed these, or somebody has written there since."""
+        """Call `refuse` at each execution that finds that no initializer has packed weights, or that they were overwritten."""
         self._needed[weights] = refuse
 
     @property
     def owned(self) -> Iterable[Weights]:
-        """Weights that initializers recorded here pack."""
+        """The weights that initializers recorded here pack."""
         return self._owned.keys()
 
     def is_spoiled(self, weights: Weights) -> bool:
-        """Whether a step recorded since an initializer packed them here (or any step, if none did) writes to the caller's
-        resource. Uploads are told by stamps.
+        """Return whether a step recorded after these weights' initializer writes to the caller's buffer that holds them. Stamps
+        report uploads instead.
         """
         since = self._changes(self._steps[self._owned.get(weights, 0):])
         return weights.within is not None and any(overlap(part, weights.within) for part in since)
@@ -184,15 +176,8 @@ class Commands:
         self._built.clear()
         self._overwritten = None
 
-    def _operations(self) -> Iterator[_Operation]:
-        for step in self._steps:
-            if isinstance(step, _Packing):
-                yield from step.operations
-            elif isinstance(step, _Operation):
-                yield step
-
     def execute(self) -> None:
-        """Run all of it and wait. Raises what the checks and the calls raise, and DriverError when the driver fails."""
+        """Run all steps and wait. Raises the errors of checks and calls, and DriverError when the driver fails."""
         with self.gpu.lock:
             for check in self._checks:
                 check()
@@ -203,7 +188,7 @@ class Commands:
             try:
                 for run in self._built.get(due) or self._runs(due):
                     run()
-            except BaseException:  # nobody knows how far the device came
+            except BaseException:  # the device may have done any part of it
                 for weights in {*self._owned, *(packing.weights for packing in self._packings)}:
                     weights.origin = None
                 raise
@@ -211,15 +196,14 @@ class Commands:
                 weights.origin = origin
 
     def prepare(self) -> None:
-        """Record now what the next execution would."""
+        """Build the submissions of the next execution now."""
         with self.gpu.lock:
             self._runs(self._due()[0])
 
     def _due(self) -> tuple[tuple[bool, ...], dict[Weights, Origin | None]]:
-        """Which packings are needed now, and the origins that their weights have afterwards.
+        """Return which packings are needed now, and the origins that their weights have afterwards.
 
-        Stamps each upload at its place among the packings: an earlier packing still sees the old contents of the device, even
-        if the host has already written new ones to its copy.
+        It stamps each upload in order, as a packing before it still reads the old contents of the device.
         """
         after: dict[Weights, tuple[Origin | None, int | None]] = {}
         due = []
@@ -240,12 +224,12 @@ class Commands:
         return tuple(due), {weights: weights.since(*then) for weights, then in after.items()}
 
     def _is_overwritten(self, weights: Weights) -> bool:
-        """Whether another step recorded here writes to the caller's resource that they are in."""
+        """Return whether another step recorded here writes to the caller's buffer that holds these weights."""
         others = [step for step in self._steps if not (isinstance(step, _Packing) and step.weights == weights)]
         return weights.within is not None and any(overlap(part, weights.within) for part in self._changes(others))
 
     def _runs(self, due: tuple[bool, ...]) -> list[Callable[[], None]]:
-        """The submissions and calls of an execution, in order."""
+        """Return an execution's submissions and calls, in order. due: which packings it contains."""
         if due not in self._built:
             builder = _Builder(self.gpu, self._merges)
             packs = iter(due)
@@ -262,13 +246,13 @@ class Commands:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Submissions, calls among them, and dispatches of an execution that packs nothing."""
+        """The numbers of submissions (with calls) and of dispatches of an execution that packs nothing."""
         dispatches = sum(isinstance(step, _Operation) and step.copies is None for step in self._steps)
         return len(self._runs((False,) * len(self._packings))), dispatches
 
 
 class _Builder:
-    """Operations -> submissions, with barriers where an operation depends on one before it."""
+    """Makes submissions of operations, with barriers where an operation depends on one before it."""
 
     def __init__(self, gpu: Gpu, merges: bool) -> None:
         self._gpu = gpu
@@ -278,12 +262,12 @@ class _Builder:
 
     def _start(self) -> None:
         self._submission: Submission | None = None
-        self._written: set[Buffer] = set()  # by operations since the last barrier, uploads among them
-        self._copied: set[Buffer] = set()   # uploaded, or read back
-        self._read: set[Buffer] = set()     # by dispatches
+        self._written: set[Buffer] = set()  # buffers that operations or uploads wrote since the last barrier
+        self._copied: set[Buffer] = set()   # buffers uploaded or read back
+        self._read: set[Buffer] = set()     # buffers that dispatches read
         self._uploaded: set[Buffer] = set()
-        self._seen: set[Bound] = set()      # written by dispatches before a copy of the buffer
-        self._unread: set[Bound] = set()    # written by dispatches since the buffer was last copied
+        self._seen: set[Bound] = set()      # parts that dispatches wrote before a copy of the buffer
+        self._unread: set[Bound] = set()    # parts that dispatches wrote since the buffer was last copied
 
     def call(self, work: Callable[[], None]) -> None:
         self.finish()
@@ -291,7 +275,7 @@ class _Builder:
 
     def add(self, operation: _Operation) -> None:
         changes = {part.buffer for part in operation.writes}
-        # Buffers that need a barrier before it. kp's own order a copy and what a dispatch reads, a dispatch and a readback
+        # Buffers that need a barrier first. kp orders an upload before a dispatch, and a dispatch before a readback
         needed = changes & (self._written | self._read)
         if operation.copies is None:
             needed |= operation.reads & self._written | changes & self._copied
@@ -316,7 +300,7 @@ class _Builder:
             self._unread -= seen
 
     def finish(self) -> list[Callable[[], None]]:
-        """Ends the submission. Returns all so far."""
+        """End the current submission. Return all submissions and calls so far."""
         if self._submission is not None:
             submission, seen, unread = self._submission, self._seen, self._unread
             in_place = self._gpu.host_memory
@@ -328,7 +312,7 @@ class _Builder:
             read_back = copied - self._uploaded if self._merges else set()
 
             def run() -> None:
-                for part in seen:  # before, as a submission that fails may have changed them
+                for part in seen:  # first, as a submission that fails may have changed them
                     part._mark_computed()
                 unsent = [(buffer, buffer._unsent()) for buffer in read_back] if read_back else []
                 for part in unread:

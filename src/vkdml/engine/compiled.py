@@ -1,4 +1,4 @@
-"""Operators planned for a device. What is planned here is recorded with memory that others have."""
+"""Operators planned for a device, which record their commands with buffers that the caller owns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from ..errors import COMPUTES_WRONGLY, InvalidArgumentError, VerificationError
 from ..operators.correctness import differences, with_sequence
 from ..operators.plain_problem import PlainProblem
 from ..operators.problem import Problem
-from ..planning import words
 from ..planning.options import WORKSPACES, Options
 from ..planning.plain import plan as plan_plain
 from ..planning.plan import Plan
@@ -33,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Chosen(NamedTuple):
-    """A plan with its attempts. workspace_bytes: the bound on its chunks, which may be changed later."""
+    """The plan in use. attempts: counts executions that gave up. workspace_bytes: the bound on the plan's chunks."""
 
     plan: Plan
     attempts: Attempts | None
@@ -41,15 +40,14 @@ class _Chosen(NamedTuple):
 
 
 class Compiled:
-    """An operator planned for a device. It has no memory: whoever records it hands over all buffers.
+    """An operator planned for a device. It owns no memory: its callers pass all buffers. A device that is tuned chooses the
+    plan when it is first needed.
 
-    Where the device's profile says that it is tuned, the plan is chosen when it is needed.
-
-    problem: the checked descriptor. computed: the problem with all outputs that a check needs. is_verified: whether executions
+    problem: the checked descriptor. computed: the problem with the outputs that a check needs. is_verified: whether executions
     may be checked.
 
-    Raises InvalidArgumentError for what the device cannot hold and for options that it cannot have; DriverError for float64
-    where the driver's arithmetic is not accurate enough; VerificationError where its kernels compute wrongly (self_test.py).
+    Raises InvalidArgumentError for tensors or options that the device does not support; DriverError for float64 where the
+    driver's arithmetic is not accurate enough; VerificationError if the self-test finds that its kernels compute wrongly.
     """
 
     problem: Problem | PlainProblem
@@ -74,26 +72,27 @@ class Compiled:
         if tests == self_test.ON or (tests is None and not profile(gpu.info).is_known):
             self_test.check_kind(gpu, self_test.kind_of(problem), problem.element)
 
-    # The plan
-
     @property
     def plan(self) -> Plan:
-        """The plan that runs."""
+        """The plan that executions run."""
         return (self._chosen or self.choose()).plan
 
     def choose(self, workspace_bytes: int | None = None) -> _Chosen:
-        """Decide on the plan, unless that is done. workspace_bytes: of its chunks, where memory is short."""
+        """Choose the plan, unless it was chosen before. workspace_bytes: a smaller bound on its chunks, if memory is short."""
         with self.gpu.lock:
             chosen = self._chosen
             if chosen is None or chosen.workspace_bytes != workspace_bytes:
                 plan = self._planned(self._tuner, workspace_bytes)
-                chosen = self._chosen = _Chosen(plan, chosen.attempts if chosen else self._attempts(), workspace_bytes)
+                attempts = chosen.attempts if chosen else None
+                if chosen is None and self._tuner and isinstance(self.computed, Problem):
+                    attempts = self._tuner.attempts(self.computed, self._options, self._tuning)
+                chosen = self._chosen = _Chosen(plan, attempts, workspace_bytes)
                 if _log.isEnabledFor(logging.DEBUG) and isinstance(self.problem, Problem):
-                    _log.debug("%s: %s", words.of_problem(self.problem), words.of_plan(plan))
+                    _log.debug("%s: %s", self.problem, plan)
             return chosen
 
     def _planned(self, timed_by: tuner.Tuner | None, workspace_bytes: int | None) -> Plan:
-        """A plan, with buffers for outputs that nobody binds. timed_by: None: by the model alone."""
+        """Make a plan, with buffers for outputs that only a check needs. timed_by: None for the cost model's choice."""
         if isinstance(self.computed, PlainProblem):
             return plan_plain(self.computed, self.gpu.info)
         if timed_by:
@@ -103,60 +102,53 @@ class Compiled:
         unbound = [field for field in self.computed.outputs if self.computed.has(field) and not self.problem.has(field)]
         return replace(plan, internal=plan.internal | {field: self.computed.tensor(field).size_in_bytes for field in unbound})
 
-    def _attempts(self) -> Attempts | None:
-        if self._tuner and isinstance(self.computed, Problem):
-            return self._tuner.attempts(self.computed, self._options, self._tuning)
-        return None
-
-    # The memory that it takes
-
     def is_read(self, name: str) -> bool:
-        """Whether the host reads a scratch buffer, which is no part of another one then: outputs that are checked, and the word
-        in which the plan says that it gave up.
+        """Return whether the host reads a scratch buffer: an output that is checked, or the word that says that the plan gave
+        up. Such a buffer is no part of another one.
         """
         return name in self.computed.outputs or (self.plan.timed_out is not None and name == self.plan.timed_out[0])
 
     @property
     def temporary(self) -> dict[str, int]:
-        """Bytes of the scratch buffers that only kernels use, by the plan's names."""
+        """Bytes of the scratch buffers that only kernels use, by their names in the plan."""
         return {name: size for name, size in self.plan.scratch.items() if not self.is_read(name)}
 
     @property
     def read(self) -> dict[str, int]:
-        """Bytes of the scratch buffers that the host reads, by the plan's names."""
+        """Bytes of the scratch buffers that the host reads, by their names in the plan."""
         return {name: size for name, size in self.plan.scratch.items() if self.is_read(name)}
-
-    # The commands
 
     @property
     def weight_fields(self) -> list[str]:
-        """The inputs that are packed."""
+        """The fields of the inputs that are packed as weights."""
         return [field for field in self.problem.weights if self.problem.has(field)]
 
     @property
     def packing_key(self) -> Hashable:
-        """Operators with the same one pack weights alike."""
+        """A key that is equal for operators that pack weights alike."""
         return tuple((dispatch.kernel, tuple(dispatch.constants.items()), tuple(dispatch.push.items()))
                      for dispatch in self.plan.initialize)
 
     def record_packing(self, commands: Commands, memory: Mapping[str, Bound], weights: Weights) -> None:
-        """Record what packs the weights that are in the memory of their fields."""
+        """Record the dispatches that pack weights. memory: the buffers that hold them, by field."""
         commands.record(self.plan.initialize, {**memory, **weights.buffers})
 
     def record(self, commands: Commands, memory: Mapping[str, Bound], weights: Weights | None, is_checked: bool = False
                ) -> None:
-        """Record an execution. memory: of the tensors, by field, and of the scratch buffers, by the plan's names. weights: None
-        where the operator has none. Those that have a place in `memory` are packed by an execution when they have changed;
-        others are packed already.
+        """Record an execution. memory: the tensors' buffers, by field, and scratch buffers, by their names in the plan.
+        weights: packed when they have changed if `memory` has their fields, else packed already; None if the operator has none.
 
-        is_checked: raise VerificationError for wrong results. Outputs may be in place of inputs, and what comes later may write
-        to both: so the inputs are kept before, and the check follows at once.
+        is_checked: raise VerificationError for wrong results. The inputs are copied first and the check follows at once, as
+        this execution or later steps may overwrite them.
         """
         before: dict[str, np.ndarray] = {}
         inputs = {field: memory[field] for field in self.computed.inputs if field in memory}
         if is_checked:
             commands.call(lambda: before.update(self.contents(inputs)))
-        self._check_values_before(commands, memory)
+        field, problem = self.problem.checked_input, self.problem
+        if field is not None and not commands.writes(memory[field]):  # kernels bound values that an earlier dispatch writes
+            size, given = problem.tensor(field).size_in_bytes, memory[field]
+            commands.before_execute(lambda: problem.check_values(given.buffer._take((size,), np.uint8, given.offset)))
         if weights is not None:
             sources = [memory[field] for field in self.weight_fields if field in memory]
             if sources:
@@ -172,24 +164,15 @@ class Compiled:
             packed = weights.contents if weights else {}
             commands.call(lambda: _verify(self.gpu, self.computed, self.plan, {**packed, **before, **self.contents(outputs)}))
 
-    def _check_values_before(self, commands: Commands, memory: Mapping[str, Bound]) -> None:
-        """Check sequence lengths and indices, if the operator has any, at each execution. The host cannot see those that an
-        earlier dispatch writes: the kernels bound them.
-        """
-        field, problem = self.problem.checked_input, self.problem
-        if field is not None and not commands.writes(memory[field]):
-            size, given = problem.tensor(field).size_in_bytes, memory[field]
-            commands.before_execute(lambda: problem.check_values(given.buffer._take((size,), np.uint8, given.offset)))
-
     def contents(self, memory: Mapping[str, Bound]) -> dict[str, np.ndarray]:
-        """The bytes of tensors that the device has, by field."""
+        """Download the bytes of tensors, by field."""
         return {field: part.buffer.download((self.computed.tensor(field).size_in_bytes,), np.uint8, part.offset)
                 for field, part in memory.items()}
 
 
 def choose_within(gpu: Gpu, operators: Iterable[Compiled], sizes: Callable[[], Mapping[str, int]]) -> None:
-    """Decide on the plans of operators that run together: with the largest chunks of which the device has room for all that is
-    needed then, or else with the smallest. No result depends on them. sizes: its bytes, by name.
+    """Choose the plans of operators that run together, with the largest chunks for which the device has room, else the
+    smallest. Chunks change no result. sizes: returns the bytes that the present plans need, by name.
     """
     for workspace_bytes in (None, *WORKSPACES):
         for operator in operators:
@@ -198,11 +181,9 @@ def choose_within(gpu: Gpu, operators: Iterable[Compiled], sizes: Callable[[], M
             return
 
 
-# Checking a share of the executions against the float64 reference, for those who would rather pay than trust a driver
-
 class Share:
-    """A share of the calls, evenly spread, the first one among them. share: from 0 to 1; None: what VKDML_VERIFY says, or else
-    0.
+    """Decides which calls are checked against the float64 reference: an even share of them, with the first. share: from 0 to 1;
+    None takes VKDML_VERIFY, or else 0.
     """
 
     def __init__(self, share: float | None) -> None:
@@ -216,13 +197,13 @@ class Share:
         self._calls = 0
 
     def has_next(self) -> bool:
-        """Whether the next call is one of them."""
+        """Count a call. Return whether it is to be checked."""
         before, self._calls = self._calls - 1, self._calls + 1
         return math.floor((before + 1) * self.share) > math.floor(before * self.share)
 
 
 def _verify(gpu: Gpu, problem: Problem | PlainProblem, plan: Plan, memory: Mapping[str, np.ndarray]) -> None:
-    """Raises VerificationError for wrong results. memory: the bytes of all tensors, as `differences` takes them."""
+    """Raise VerificationError if results are wrong. memory: the bytes of all tensors, by field."""
     wrong = differences(problem, memory)
     if wrong:
         sizes = f" with T, B, I, H = {problem.steps}, {problem.batch}, {problem.input_size}, {problem.hidden}" if isinstance(

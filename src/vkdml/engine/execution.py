@@ -1,6 +1,4 @@
-"""Operators on one device that hand tensors to each other there: what the numpy functions, PyTorch's modules and PyDirectML's
-graphs run.
-"""
+"""Executions: operators on one device that pass tensors to each other there. All faces that take arrays run them."""
 
 from __future__ import annotations
 
@@ -15,11 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import InvalidArgumentError
-from ..operators.checks import flat
+from ..operators.checks import flat, power_of_two
 from ..operators.element_types import ITEMSIZES
 from ..operators.plain_problem import PlainProblem
 from ..operators.problem import Problem
-from ..operators.whole_numbers import power_of_two
 from ..planning.options import Options
 from .commands import Commands
 from .compiled import Compiled, Share, choose_within
@@ -34,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class Place(NamedTuple):
-    """Identifies a scratch buffer: the n-th of those of this size, with or without a copy for the host."""
+    """Identifies a scratch buffer: number n of those of this size, with or without a copy for the host."""
 
     size: int
     has_copy: bool
@@ -44,8 +41,8 @@ class Place(NamedTuple):
 class _Places(NamedTuple):
     """The places of all buffers of an execution.
 
-    tensors: by the execution's names. own: what each node alone needs, by the plan's names; the next one may have it after it.
-    packing: weights of nodes, by node and field, while they are packed. kept: bytes of buffers that are nobody else's, by name.
+    tensors: by name. own: of each node's scratch buffers, which the next node may reuse, by their names in the plan. packing:
+    of weights while they are packed, by node and field. kept: bytes of the buffers that the execution does not share, by name.
     """
 
     tensors: Mapping[str, Place]
@@ -56,10 +53,10 @@ class _Places(NamedTuple):
 
 def places(sizes: Mapping[str, int], with_copies: Collection[str], largest: int, taken: Counter[tuple[int, bool]]
            ) -> dict[str, Place]:
-    """A place for each of so many bytes, by name, beside those that are taken: how many, by size and whether for the host.
+    """Find a place for each buffer, by name.
 
-    Sizes are rounded up to powers of two, so that other lengths and batches have the same ones; but not beyond `largest` bytes.
-    with_copies: what the host reads or writes.
+    sizes: in bytes. They are rounded up to powers of two, so that other T and B take the same places, but not beyond `largest`.
+    with_copies: names of buffers that the host accesses. taken: how many places are taken, by size and has_copy; it is updated.
     """
     found = {}
     for name, size in sizes.items():
@@ -71,27 +68,23 @@ def places(sizes: Mapping[str, int], with_copies: Collection[str], largest: int,
 
 
 class Node(NamedTuple):
-    """An operator in an execution, and the execution's name for each of its tensors, by field.
-
-    Tensors of one name are one buffer.
-    """
+    """An operator of an execution. names: the names of its tensors, by field. Tensors with the same name share a buffer."""
 
     problem: Problem | PlainProblem
     names: Mapping[str, str]
 
 
 class Execution:
-    """Nodes in the order in which they run, compiled for a device.
+    """Nodes, in the order in which they run, compiled for a device.
 
-    A name that is no node's output is an input. A node's weights are packed when they change, or, where a node computes one of
-    them, at each run. Pipelines, packed weights and buffers are those of all executions on the device: one has only its
-    recorded commands for itself.
+    A name that is no node's output is an input. A node's weights are packed when they change, or at each run if a node computes
+    one of them. All executions on the device share pipelines, packed weights and buffers.
 
-    share: which runs are checked. contents: the weights as last seen, which executions that differ in T and B only share.
-    carried: for each output that the next run begins with, the input that it becomes; zeros at first. carrier: an execution
-    whose carried tensors this one shares. constants: arrays by input that are the same in each run; other names are ignored.
+    share: decides which runs are checked. contents: the weights last seen; executions that differ in T and B only share it.
+    carried: for each output that the next run starts with, the input that it becomes; zeros at first. carrier: an execution
+    whose carried tensors this one shares. constants: arrays of inputs that never change, by name; other names are ignored.
 
-    inputs: the names that each run must be given. weight_names: those that a run may leave out if they have not changed.
+    inputs: the names that each run must pass. weight_names: the names that a run may leave out if they have not changed.
     """
 
     def __init__(self, gpu: Gpu, share: Share, nodes: Sequence[Node], outputs: Iterable[str], options: Options = Options(),
@@ -99,7 +92,7 @@ class Execution:
                  constants: Mapping[str, np.ndarray] = {}) -> None:
         self.gpu, self._share, self._is_verified = gpu, share, bool(share.share)
         self._nodes = [(Compiled(gpu, problem, options, self._is_verified), names) for problem, names in nodes]
-        self._name = nodes[0].problem.operator  # in errors
+        self._name = nodes[0].problem.operator  # for errors
         self._contents = contents or Contents()
         self._lease = Lease(gpu.store, self._let_go)
         computed = {names[field] for problem, names in nodes for field in problem.outputs if field in names}
@@ -112,23 +105,23 @@ class Execution:
         self._constants = {name: (("constant", digest({"": array})), array)
                            for name, array in constants.items() if name in self._sizes}
         self.inputs = sorted(self._sizes.keys() - computed - set(carried.values()) - self._constants.keys())
-        self._read = list(outputs)  # by the host, after each run
+        self._read = list(outputs)  # the host reads them after each run
         self._on_host = self._sizes.keys() if self._is_verified else {*self.inputs, *self._read}
         self._carried: Carried = carrier._carried if carrier else Carried(gpu, self._name, carried, self._sizes)
         self._let_go()
 
     def _let_go(self) -> None:
-        """Forget the recorded commands and all that they use of the store."""
+        """Forget the recorded commands and all that they use from the store."""
         self._places: _Places | None = None
         self._buffers: dict[str, Buffer] = {}
-        self._packed: dict[int, _Packed] = {}
-        self._version: int | None = None  # of the contents that are packed
-        self._commands: dict[tuple[int, bool], Commands] = {}  # by the turn of what is carried, and whether it is checked
+        self._packed: dict[int, tuple[Hashable, Weights]] = {}  # the weights by node, with their keys in the store
+        self._version: int | None = None  # the version of the contents that are packed
+        self._commands: dict[tuple[int, bool], Commands] = {}  # by turn of the carried tensors, and is_checked
 
     def _needed_bytes(self, nodes: Sequence[Node]) -> dict[str, int]:
-        """Bytes that the kernels read of each tensor, by name.
+        """Return the bytes that the kernels read of each tensor, by name.
 
-        Raises InvalidArgumentError where a node reads more of a tensor than the node that computes it writes.
+        Raises InvalidArgumentError if a node reads more bytes of a tensor than another node writes to it.
         """
         needed: dict[str, int] = {}
         written: dict[str, int] = {}
@@ -147,8 +140,8 @@ class Execution:
         return needed
 
     def _memory_of(self, name: str, array: np.ndarray | None) -> np.ndarray:
-        """The flat memory of an array, gaps included. Raises InvalidArgumentError where the kernels would read beyond its end,
-        which is what another call left in the buffer, and where it does not fit the buffer.
+        """Return the flat memory of an array, gaps included. Raises InvalidArgumentError if it has fewer bytes than the kernels
+        read, as they would read another call's data, or more than the buffer.
         """
         memory = flat(np.empty(0, np.uint8) if array is None else array)
         needed = self._needed.get(name, 0)
@@ -158,7 +151,7 @@ class Execution:
         return memory
 
     def _buffer_sizes(self) -> dict[str, int]:
-        """Bytes of each tensor's buffer, by name, but for weights, which need one only while they are packed."""
+        """Return the bytes of each tensor's buffer, by name. Weights have none: they need one only while they are packed."""
         sizes: dict[str, int] = {}
         for index, (compiled, names) in enumerate(self._nodes):
             for field, name in self._bound(index, names).items():
@@ -166,17 +159,18 @@ class Execution:
         return sizes
 
     def _bound(self, index: int, names: Mapping[str, str]) -> dict[str, str]:
-        """The names of the tensors that a node reads and writes when it runs, by field: all but packed weights."""
+        """Return the names of the tensors that a node reads and writes when it runs, by field: all but packed weights."""
         return {field: name for field, name in names.items() if field not in self._given.get(index, ())}
 
     def run(self, values: Mapping[str, np.ndarray], results: Mapping[str, tuple[Sequence[int], Any]]) -> dict[str, np.ndarray]:
-        """Execute on arrays by name: of the inputs and the weights, each contiguous or with its descriptor's strides.
+        """Run the nodes on arrays. Return the outputs, by name.
 
-        Weights are taken to be unchanged where a node's are left out. results: shapes and dtypes of the outputs to return.
+        values: the inputs and weights, by name, contiguous or with the strides of their descriptors. If all weights of a node
+        are left out, they have not changed. results: shapes and dtypes of the outputs to return.
 
-        Raises InvalidArgumentError for an input that is missing or has fewer bytes than the operators read, for sequence
-        lengths above T, for more than the device has room for, and within another run of this thread's, before anything is
-        made; DriverError when the driver fails; and VerificationError where the run is checked and the results are wrong.
+        Raises InvalidArgumentError before any work for an input that is missing or too short, for sequence lengths above T, if
+        the device has too little memory, and within another run of the same thread; DriverError when the driver fails;
+        VerificationError if the run is checked and its results are wrong.
         """
         with self.gpu.lock:
             if self.gpu.lock.is_computing:
@@ -197,8 +191,8 @@ class Execution:
                 self.gpu.lock.is_computing = False
 
     def prepare(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Pack the weights, by name, and make all that a run with them needs. Where that compiled anything, it ends with a run
-        on zeros: some drivers do most of their compiling at the first dispatch.
+        """Pack the weights, by name, and make all that a run needs. If that compiles anything, run once on zeros, as some
+        drivers compile at the first dispatch.
         """
         with self.gpu.lock:
             begin, made, turn = time.perf_counter(), self.gpu.pipelines_made, self._carried.turn
@@ -211,28 +205,32 @@ class Execution:
                     self.run({name: np.zeros(self._sizes[name], np.uint8) for name in self.inputs}, {})
                     self._tell(begin, made)
             finally:
-                self._carried.turn = turn  # whatever failed, what is carried stays
+                self._carried.turn = turn  # carried tensors stay, whatever failed
 
     def _tell(self, begin: float, made: int) -> None:
-        """Log what it took to compile, if anything was. made: how many pipelines there were at the time `begin`."""
+        """Log how long compiling took since the time `begin`, when there were `made` pipelines, if anything was compiled."""
         if self.gpu.pipelines_made > made:
             _log.info("%s: %.3f s in all for %d compiled kernels, with the first run", self._name, time.perf_counter() - begin,
                       self.gpu.pipelines_made - made)
 
     def write(self, name: str, array: np.ndarray) -> None:
-        """Change a carried tensor, by either name. Raises InvalidArgumentError for fewer bytes than it has, and what
-        Buffer.upload raises.
-        """
+        """Change a carried tensor, by either name. Raises InvalidArgumentError for too few bytes, and as Buffer.upload does."""
         self._carried.current(name).upload(self._memory_of(name, array))
 
     def read(self, name: str, shape: Sequence[int], dtype: Any) -> np.ndarray:
-        """A carried tensor, by either name. Raises what Buffer.download raises."""
+        """Return a carried tensor, by either name. Raises as Buffer.download does."""
         return self._carried.current(name).download(shape, dtype)
 
     def _prepared(self, values: Mapping[str, np.ndarray], is_checked: bool) -> Commands:
-        """The commands, with the weights in `values` packed."""
-        if not self._commands:  # what is made to choose may take the place of what this execution has
-            self._places = self._chosen_places()
+        """Pack the weights in `values`. Return the commands to execute.
+
+        Raises InvalidArgumentError, before anything is made, if the device has too little memory.
+        """
+        if not self._commands:  # choosing may drop what this execution has in the store
+            choose_within(self.gpu, [compiled for compiled, _ in self._nodes], lambda: self._bytes_of(self._placed()))
+            placed = self._placed()
+            self.gpu.memory.expect_room(self._name, self._bytes_of(placed))
+            self._places = placed
         self.gpu.store.use(self._lease.keys)
         if not self.weight_names.isdisjoint(values):
             for index, names in self._given.items():
@@ -246,19 +244,10 @@ class Execution:
                 self._commands[key] = self._record(is_checked)
         return self._commands[key]
 
-    # Memory
-
-    def _chosen_places(self) -> _Places:
-        """Decides on the plans. Raises InvalidArgumentError, before anything is made, for more than the device has room for."""
-        choose_within(self.gpu, [compiled for compiled, _ in self._nodes], lambda: self._bytes_of(self._placed()))
-        placed = self._placed()
-        self.gpu.memory.expect_room(self._name, self._bytes_of(placed))
-        return placed
-
     def _placed(self) -> _Places:
-        """Place every buffer, given the plans chosen so far."""
+        """Find a place for every buffer that the plans chosen so far need."""
         info, carried, taken = self.gpu.info, self._carried.buffers(), Counter[tuple[int, bool]]()
-        # Drivers add some bytes of their own to a buffer, so the largest allocation has no room for a buffer of its size
+        # Drivers add bytes to a buffer, so a buffer cannot be as large as the largest allocation
         largest = min(info.max_storage_buffer_range, info.max_allocation // 2 or info.max_storage_buffer_range)
         sizes = {name: size for name, size in self._sizes.items() if name not in carried and name not in self._constants}
         tensors = places(sizes, self._on_host, largest, taken)
@@ -279,7 +268,7 @@ class Execution:
         return _Places(tensors, own, packing, kept)
 
     def _bytes_of(self, placed: _Places) -> Counter[str]:
-        """Bytes of the device's memory for all, by name. What has the same place counts once."""
+        """Return the bytes of device memory for all buffers, by name. Buffers at the same place count once."""
         sizes, seen = Counter(placed.kept), set[Place]()
         for name, place in chain.from_iterable(named.items() for named in (
                 placed.tensors, *placed.own, *placed.packing.values())):
@@ -289,29 +278,27 @@ class Execution:
         return sizes
 
     def _buffer(self, place: Place) -> Buffer:
-        """The buffer of a place, from the store."""
+        """Return the buffer of a place, from the store."""
         return self.gpu.keep(("scratch", *place, self.gpu.host_memory), lambda: Buffer(self.gpu, place.size, place.has_copy),
                              self.gpu.bytes_of(place.size, place.has_copy), self._lease)
 
-    # Weights
-
     def _pack(self, index: int) -> None:
-        """Pack a node's weights, unless this or another execution has them packed."""
+        """Pack a node's weights, unless this or another execution has packed them."""
         assert self._places is not None
         compiled, snapshot = self._nodes[index][0], self._contents.snapshot(index)
         if index in self._packed:
-            if is_current(self._packed[index].weights.origin, snapshot.origin):
+            if is_current(self._packed[index][1].origin, snapshot.origin):
                 return
             self.gpu.memory.expect_room(self._name, self._bytes_of(self._places))
-            self._commands = {}  # and what it has of these, so that they can make room for the new ones
-            key = self._packed.pop(index).key
-            if all(packed.key != key for packed in self._packed.values()):
-                self._lease.give_back(key)
+            self._commands = {}  # they hold the old weights, which make room for the new ones
+            key = self._packed.pop(index)[0]
+            if all(other != key for other, _ in self._packed.values()):
+                self._lease.keys.pop(key, None)
         key = ("packed weights", compiled.packing_key, snapshot.origin)
         buffers = self.gpu.keep(key, lambda: self._packed_now(index, snapshot), sum(compiled.plan.packed.values()), self._lease)
         checked = snapshot.arrays if compiled.is_verified else {}
         contents = {field: flat(array).view(np.uint8) for field, array in checked.items()}
-        self._packed[index] = _Packed(key, Weights(buffers, state=PackState(snapshot.origin, contents=contents)))
+        self._packed[index] = key, Weights(buffers, state=PackState(snapshot.origin, contents=contents))
 
     def _packed_now(self, index: int, snapshot: Snapshot) -> Mapping[str, Buffer]:
         assert self._places is not None
@@ -331,10 +318,8 @@ class Execution:
         buffer.upload(flat(array))
         return buffer
 
-    # Commands
-
     def _record(self, is_checked: bool) -> Commands:
-        """Upload the inputs, run all nodes, and read back what `_read` names."""
+        """Record commands that upload the inputs, run all nodes and read back the outputs."""
         assert self._places is not None
         self._buffers = {name: self._buffer(place) for name, place in self._places.tensors.items()}
         constants = {name: self.gpu.keep(key, partial(self._uploaded, name, array), self.gpu.bytes_of(self._sizes[name], True),
@@ -350,7 +335,7 @@ class Execution:
             tensors = {field: memory[name] for field, name in self._bound(index, names).items()}
             weights = None
             if compiled.weight_fields:
-                weights = self._packed[index].weights if index in self._packed else Weights(
+                weights = self._packed[index][1] if index in self._packed else Weights(
                     {name: own[name] for name in compiled.plan.packed})
             compiled.record(commands, {**own, **tensors}, weights, is_checked)
         for name in self._read:
@@ -358,22 +343,15 @@ class Execution:
         return commands
 
 
-class _Packed(NamedTuple):
-    """A node's packed weights, with their key in the store."""
-
-    key: Hashable
-    weights: Weights
-
-
 def _buffers(gpu: Gpu, sizes: Mapping[str, int]) -> dict[str, Buffer]:
     return {name: Buffer(gpu, size) for name, size in sizes.items()}
 
 
 class Carried:
-    """Tensors that go from one run to the next, on the device: two buffers for each, which are read and written in turns. With
-    one, a failed run would leave neither the old values nor the new ones.
+    """Tensors that pass from one run to the next on the device, zeros at first. Each has two buffers, which runs read and write
+    in turns, so that a failed run leaves the old values.
 
-    operator: in errors. inputs: by the outputs that they become. sizes: bytes by the names of both. At first all are zeros.
+    operator: for errors. inputs: for each carried output, the input that it becomes. sizes: bytes of both, by name.
     """
 
     def __init__(self, gpu: Gpu, operator: str, inputs: Mapping[str, str], sizes: Mapping[str, int]) -> None:
@@ -387,14 +365,14 @@ class Carried:
             self.current(name).upload(np.zeros(needed[name] // 4, np.uint32))
 
     def buffers(self) -> dict[str, Buffer]:
-        """The buffers of this turn, by name."""
+        """Return the buffers of inputs and outputs in this turn, by name."""
         return {name: buffer for source, output, buffers in self._pairs
                 for name, buffer in ((source, buffers[self.turn]), (output, buffers[1 - self.turn]))}
 
     def current(self, name: str) -> Buffer:
-        """The buffer that the next run reads as this input: the last value of this output."""
+        """Return the buffer with a tensor's latest value, which the next run reads. name: of the input or the output."""
         return next(buffers[self.turn] for *names, buffers in self._pairs if name in names)
 
     def advance(self) -> None:
-        """Take the other turn, after a run."""
+        """Swap the buffers, after a run."""
         self.turn = (self.turn + 1) % self.turns

@@ -1,11 +1,10 @@
-"""Weights, packed for the kernels: where they are, what they were packed from, and the one answer to whether that has changed.
+"""Weights packed for the kernels: where they are, what they were packed from (their origin), and whether that has changed.
 
-What they were packed from is their origin. There are three kinds:
-- arrays on the host, by contents. An array that somebody else has made may change at any time: `flags.writeable` says nothing
-  of older views, of other libraries that share its memory, and of what it was a moment ago. Only a `constant` is known by
-  identity.
-- parts of buffers, by stamps: a buffer gives each part another one when it is written.
-- OWNED: an initializer has packed them, once for all.
+There are three kinds of origins:
+- arrays on the host, compared by contents: others may change an array at any time, whatever its `flags.writeable` says. Only a
+  `constant` is compared by identity.
+- parts of buffers, compared by stamps: each write gives the written part of a buffer a new stamp.
+- OWNED: an initializer has packed the weights for good.
 """
 
 from __future__ import annotations
@@ -25,22 +24,22 @@ OWNED: Origin = "an initializer"
 
 
 def is_current(found: Origin | None, wanted: Origin | None) -> bool:
-    """Whether weights packed from `found` are what `wanted` asks for. None: nobody knows."""
+    """Return whether weights packed from `found` equal weights packed from `wanted`. None: the origin is unknown."""
     return wanted is not None and found == wanted
 
 
 def origin_of(sources: Sequence[Bound]) -> Origin | None:
-    """The origin of weights that are packed from these now; None where the host may have written there unseen."""
+    """Return the origin of weights packed from these parts now; None if the host may have written to one without notice."""
     contents = [source.contents for source in sources]
     return None if None in contents else tuple(contents)
 
 
 @dataclass(eq=False)
 class PackState:
-    """State of packed weights. Holds no buffer, so it does not extend the life of a caller's.
+    """State of packed weights. It holds no buffer, so it does not keep a caller's buffer alive.
 
-    origin: what they were packed from; None: nobody knows. stamp: the caller's resource's at the time. contents: the bytes of
-    weights that no execution binds, by field, where executions are checked.
+    origin: see this module; None if unknown. stamp: the stamp that the caller's buffer had then. contents: the bytes of the
+    weights, by field, if executions are checked without binding them.
     """
 
     origin: Origin | None = None
@@ -49,9 +48,9 @@ class PackState:
 
 
 class Weights:
-    """The buffers that packing fills. Objects with the same state are equal.
+    """The buffers of packed weights, by their names in the plan. Objects with the same state are equal.
 
-    buffers: by their names in the plan. within: the caller's buffer that holds them; None if the package owns them.
+    within: the caller's buffer that holds them; None if the package owns them.
     """
 
     def __init__(self, buffers: Mapping[str, Bound], within: Bound | None = None, state: PackState | None = None) -> None:
@@ -66,16 +65,16 @@ class Weights:
 
     @property
     def contents(self) -> dict[str, np.ndarray]:
-        """The bytes of weights that no execution binds, by field, where executions are checked."""
+        """The bytes of the weights, by field, if executions are checked without binding them."""
         return self._state.contents
 
     @property
     def origin(self) -> Origin | None:
-        """Origin that they were packed from; None if unknown, or if the caller's resource was written to since."""
+        """The origin of the weights; None if it is unknown or the caller's buffer was written to since."""
         if self.within is None:
             return self._state.origin
         stamp = self.stamp
-        is_unseen = stamp is None and self._state.origin != OWNED  # those of an initializer cannot be packed again
+        is_unseen = stamp is None and self._state.origin != OWNED  # an initializer's weights cannot be packed again
         return None if is_unseen or stamp != self._state.stamp else self._state.origin
 
     @origin.setter
@@ -83,26 +82,24 @@ class Weights:
         self._state.origin, self._state.stamp = origin, self.stamp
 
     def since(self, origin: Origin | None, stamp: int | None) -> Origin | None:
-        """What was `origin` at a stamp; None where somebody has written to the caller's resource since."""
+        """Return an origin that was right at a stamp; None if the caller's buffer was written to since."""
         return origin if self.stamp == stamp else None
 
     @property
     def stamp(self) -> int | None:
-        """The latest stamp in the caller's resource; None: there is none, or the host can change it unseen. What is written
-        between the buffers changes none.
+        """The latest stamp of the caller's buffer that holds the weights; None if there is no such buffer, or if the host can
+        change it without notice. Writes between the weights do not count.
         """
         stamps = [part.stamp for part in self.buffers.values()] if self.within else []
         return max((stamp for stamp in stamps if stamp is not None), default=None)
 
 
-# Arrays on the host
-
 _constants: WeakValueDictionary[int, np.ndarray] = WeakValueDictionary()  # by id
 
 
 def constant(array: np.ndarray) -> np.ndarray:
-    """A copy, in C order, which is known by identity: nobody else has its memory, and numpy refuses to make it writable."""
-    if array.dtype.hasobject:  # is no weight
+    """Return a copy in C order that is compared by identity: only it has its memory, and numpy refuses to make it writable."""
+    if array.dtype.hasobject:  # such an array is no weight
         copied = np.array(array, order="C")
         copied.flags.writeable = False
     else:
@@ -112,9 +109,9 @@ def constant(array: np.ndarray) -> np.ndarray:
 
 
 class Snapshot:
-    """Arrays by field, as they were once. They are private copies or constants, so their contents cannot change.
+    """Arrays by field, whose contents cannot change: private copies or constants.
 
-    make: returns them. origin: equal for equal contents; by default a digest of them.
+    make: returns the arrays. origin: equal for equal contents; by default a digest of the arrays.
     """
 
     def __init__(self, make: Callable[[], Mapping[str, np.ndarray]], origin: Origin | None = None) -> None:
@@ -123,7 +120,7 @@ class Snapshot:
 
     @property
     def arrays(self) -> Mapping[str, np.ndarray]:
-        """The arrays, which may be made at each call."""
+        """The arrays, by field. They may be made at each access."""
         return self._make()
 
 
@@ -135,14 +132,14 @@ class _Kept(Snapshot):
         self._kept = {name: (array, _words(array)) for name, array in arrays.items()}
 
     def holds(self, name: str, array: np.ndarray) -> bool:
-        """Whether an array has the contents and the layout of this field's."""
+        """Return whether an array has the contents and the layout of a field's array."""
         kept, words = self._kept[name]
         return array is kept or (array.dtype == kept.dtype and array.shape == kept.shape and array.strides == kept.strides
                                  and bool((_words(array) == words).all()))
 
 
 def digest(arrays: Mapping[str, np.ndarray], *facts: object) -> Origin:
-    """Equal for equal contents, names and facts."""
+    """Return a hash of arrays, their names and other facts."""
     found = hashlib.blake2b(repr(facts).encode(), digest_size=16)
     for name, array in arrays.items():
         found.update(f"{name} {array.dtype} {array.shape} {array.strides} ".encode())
@@ -151,9 +148,9 @@ def digest(arrays: Mapping[str, np.ndarray], *facts: object) -> Origin:
 
 
 class Contents:
-    """Snapshots of arrays as last looked at, by owner: a node of an execution, say.
+    """The latest snapshots of arrays, by owner, such as a node of an execution.
 
-    Executions with the same nodes, but for T and B, share one. version: another number once anything has changed.
+    version: grows when an array has changed.
     """
 
     def __init__(self) -> None:
@@ -162,8 +159,8 @@ class Contents:
 
     def look(self, owner: Hashable, names: Mapping[str, str], values: Mapping[str, np.ndarray],
              check: Callable[[str, np.ndarray], object] = lambda name, array: None) -> None:
-        """Take a new snapshot of an owner's arrays if one of them has changed. names: theirs in `values`, by field; those that
-        are not there have not changed. check: called with each name and array of a new snapshot; it raises to refuse.
+        """Take a new snapshot of an owner's arrays if one of them has changed. names: the keys in `values`, by field; arrays
+        that are missing there have not changed. check: called with each name and array of a new snapshot; it raises to refuse.
         """
         last = self._last.get(owner)
         if last is not None:
@@ -181,7 +178,7 @@ class Contents:
         self.version += 1
 
     def snapshot(self, owner: Hashable) -> Snapshot:
-        """The last snapshot of an owner's arrays."""
+        """Return the latest snapshot of an owner's arrays."""
         return self._last[owner]
 
 
@@ -190,11 +187,11 @@ def _is_constant(array: np.ndarray) -> bool:
 
 
 def _private_copy(array: np.ndarray) -> np.ndarray:
-    """A copy with the same strides, which a descriptor says."""
+    """Return a copy with the same strides."""
     return np.lib.stride_tricks.as_strided(flat(array).copy(), array.shape, array.strides, writeable=False)
 
 
 def _words(array: np.ndarray) -> np.ndarray:
-    """An array's memory as whole numbers, so that NaN equals NaN and 0 does not equal -0."""
+    """Return an array's memory as integers, so that NaN equals NaN and 0 does not equal -0."""
     words = flat(array)
     return words.view(f"u{words.itemsize}")

@@ -1,1 +1,1 @@
-"""What to compute, independent of any device: DirectML's structures, ONNX's arguments, the checks, and a numpy reference."""
+"""Describes what to compute, for any device: DirectML's structures, ONNX's arguments, the checks, and a numpy reference."""

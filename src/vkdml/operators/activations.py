@@ -28,7 +28,7 @@ Function = Callable[[np.ndarray, float, float], np.ndarray]
 
 @dataclass(frozen=True)
 class Activation:
-    """A row of the table.
+    """An activation: a row of the table.
 
     desc: its structure, which has InputTensor, OutputTensor and up to two parameters, a and b.
     shader_id: its number in the shaders, from which shaders/common/numbers.glsl is generated.
@@ -53,11 +53,11 @@ class Activation:
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
-        """The names of the parameters, in the order of a and b."""
+        """The structure's names of the parameters a and b, in this order."""
         return tuple(field.name for field in dataclasses.fields(self.desc))[2:]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """The function is this table's: a pickle only names the row."""
+        """Pickle only the descriptor's class, as a lambda cannot be pickled."""
         return _row_of, (self.desc,)
 
 
@@ -102,7 +102,7 @@ def _shrink(x: np.ndarray, bias: float, threshold: float) -> np.ndarray:
     return np.where(x < -threshold, x + bias, np.where(x > threshold, x - bias, inside))
 
 
-# 1 + erf(x) has lost its digits long before x = -6
+# erfc(-x) keeps its digits for negative x, where 1 + erf(x) loses them
 _erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 _ROWS = [
@@ -147,7 +147,7 @@ BY_ONNX_NAME = {row.onnx_name.lower(): row for row in _ROWS if row.onnx_name}
 
 
 def fuse(operator: str, field: str, desc: Any, element: ElementType) -> ParametrizedActivation:
-    """Check a field that holds an activation, fused into an operator: a DML_OPERATOR_DESC, or the structure in it alone.
+    """Check an activation that is fused into an operator: a DML_OPERATOR_DESC, or the structure in it alone.
 
     operator, field: how error messages name the operator and the entry. element: the operator's element type.
     Raises InvalidArgumentError.
@@ -168,7 +168,7 @@ def fuse(operator: str, field: str, desc: Any, element: ElementType) -> Parametr
 
 
 def parametrize(operator: str, prefix: str, desc: Any, element: ElementType) -> ParametrizedActivation:
-    """The activation that a DML_ACTIVATION_*_OPERATOR_DESC describes, its parameters checked and rounded to float32.
+    """Check the parameters of a DML_ACTIVATION_*_OPERATOR_DESC and round them to float32.
 
     prefix: what error messages write before a field's name. Raises InvalidArgumentError.
     """
@@ -181,7 +181,7 @@ def parametrize(operator: str, prefix: str, desc: Any, element: ElementType) -> 
 
 
 def parameter(operator: str, field: str, value: object, is_divisor: bool = False) -> float:
-    """The value, rounded to float32. Raises InvalidArgumentError unless it is a finite one, and not 0 if it divides."""
+    """Round a value to float32. Raises InvalidArgumentError unless the result is finite and, for a divisor, not 0."""
     rounded = np.float32(np.nan)
     if isinstance(value, numbers.Real):
         with suppress(OverflowError), np.errstate(over="ignore"):
@@ -195,7 +195,7 @@ def parameter(operator: str, field: str, value: object, is_divisor: bool = False
 
 
 def check_clip(operator: str, clip: float | None) -> float | None:
-    """A bound on the inputs of activations, rounded to float32; None for none. Raises InvalidArgumentError."""
+    """Check a bound on the inputs of activations (None: no bound) and round it to float32. Raises InvalidArgumentError."""
     if clip is None:
         return None
     if not isinstance(clip, numbers.Real) or not 0 <= clip <= MAX_FLOAT32:
@@ -205,7 +205,7 @@ def check_clip(operator: str, clip: float | None) -> float | None:
 
 def from_onnx(operator: str, names: Sequence[str], alphas: Sequence[float] | None, betas: Sequence[float] | None
               ) -> list[descs.ActivationDesc]:
-    """Descriptors for ONNX's attributes activations, activation_alpha and activation_beta (ONNX GRU-22, LSTM-22, RNN-22).
+    """Make descriptors of ONNX's attributes activations, activation_alpha and activation_beta (ONNX GRU-22, LSTM-22, RNN-22).
 
     Names are case-insensitive. Each activation that takes an alpha takes the next one of the list; the same goes for betas.
     Where a list is too short, the ONNX operators' defaults are used; values that are left over are ignored. ONNX Runtime does

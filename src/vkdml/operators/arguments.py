@@ -1,4 +1,4 @@
-"""Makes DirectML descriptors of arguments in ONNX's shapes, for the numpy functions, the ONNX face and the reference."""
+"""Makes DirectML descriptors from arguments in ONNX's shapes, for the numpy functions, the ONNX face and the reference."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def convert(name: str, cell: Cell, arrays: Mapping[str, Any]) -> tuple[dict[str,
 
 
 def typed_array(name: str, cell: Cell, field: str, value: Any) -> tuple[np.ndarray, ElementType]:
-    """The value of a required field as an array, and its element type.
+    """Convert the value of a required field to an array. Returns it with its element type.
 
-    Raises InvalidArgumentError for what is no array, or of no type that the operators have.
+    Raises InvalidArgumentError for a value that is no array, or of a type that operators do not take.
     """
     array = _as_array(name, cell, field, value)
     assert array is not None
@@ -70,18 +70,18 @@ def convert_to(name: str, cell: Cell, dtype: np.dtype[Any], source: str, arrays:
     Sequence lengths keep their integer type. An array that is not contiguous is copied only if `element_strides` cannot
     describe it. Raises InvalidArgumentError for an array that does not convert exactly.
 
-    source: the field that the type is of.
+    source: the field that has this type, for error messages.
     """
     converted = {field: _as_array(name, cell, field, array) for field, array in arrays.items()}
     for field, array in converted.items():
         if array is None:
             continue
-        if array.nbytes > MAX_TENSOR_BYTES and (field != "InputTensor" or element_strides(array) is None):  # it would be copied
+        if array.nbytes > MAX_TENSOR_BYTES and (field != "InputTensor" or element_strides(array) is None):  # too large to copy
             raise InvalidArgumentError(name, cell.arguments[field], f"{array.nbytes} bytes", f"at most {MAX_TENSOR_BYTES}")
         if field == "SequenceLengthsTensor":
             if array.dtype.kind not in "iu":
                 raise InvalidArgumentError(name, cell.arguments[field], array.dtype, "an integer type")
-            converted[field] = np.asarray(array, order="C")  # np.ascontiguousarray makes a list of a single number
+            converted[field] = np.asarray(array, order="C")  # np.ascontiguousarray would add a dimension to a scalar
             continue
         if array.dtype != dtype:
             if not np.can_cast(array.dtype, dtype, "safe"):
@@ -104,7 +104,7 @@ def _as_array(name: str, cell: Cell, field: str, array: Any) -> np.ndarray | Non
 
 
 def as_array(name: str, argument: str, value: Any) -> np.ndarray:
-    """Convert with np.asarray. Raises InvalidArgumentError for what is no array, and for one with masked elements."""
+    """Convert a value with np.asarray. Raises InvalidArgumentError if that fails, and for an array with masked elements."""
     if type(value) is np.ndarray:
         return value
     if np.ma.is_masked(value):
@@ -113,13 +113,13 @@ def as_array(name: str, argument: str, value: Any) -> np.ndarray:
         return np.asarray(value)
     except ValueError:
         raise InvalidArgumentError(name, argument, "lists of different lengths", "an array") from None
-    except (TypeError, RuntimeError) as error:  # from PyTorch, for a tensor on another device or with gradients
+    except (TypeError, RuntimeError) as error:  # PyTorch raises these for a tensor on another device or with gradients
         raise InvalidArgumentError(name, argument, f"{type(value).__name__} ({error})", "an array") from None
 
 
 def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], element: ElementType,
              attributes: Mapping[str, Any], wanted: Sequence[bool]) -> tuple[Any, dict[str, tuple[int, ...]]]:
-    """The DirectML descriptor of a call, and the shape of each of its tensors in ONNX's dimensions.
+    """Make the DirectML descriptor of a call. Returns it, and the shape of each of its tensors in ONNX's dimensions.
 
     Inputs are described with the strides that their arrays have; outputs are packed.
 
@@ -163,9 +163,9 @@ def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], ele
 
 def tensor_descs(cell: Cell, element: ElementType, sizes: Mapping[str, int], fields: Iterable[str],
                  strides: Mapping[str, Sequence[int]] = {}) -> dict[str, descs.DML_BUFFER_TENSOR_DESC]:
-    """Descriptors of these fields, in the sizes that the cell's table has.
+    """Make the descriptors of these tensor fields, with sizes by the cell's formulas.
 
-    sizes: the value of each letter. strides: by field, of the tensors that are not packed.
+    sizes: the value of each letter. strides: by field, for tensors that are not packed.
     """
     return {field: descs.DML_BUFFER_TENSOR_DESC(
         DataType=descs.DML_TENSOR_DATA_TYPE.UINT32 if field == "SequenceLengthsTensor" else element.data_type,
@@ -173,16 +173,13 @@ def tensor_descs(cell: Cell, element: ElementType, sizes: Mapping[str, int], fie
 
 
 def onnx_shape(cell: Cell, field: str, layout: int, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """The shape of a tensor in ONNX's dimensions. sizes: the values of T, B, I, H and D."""
+    """Compute the shape of a tensor in ONNX's dimensions. sizes: the values of T, B, I, H and D."""
     return tuple(evaluate(dim, sizes) for dim in _onnx_dims(cell.tensors[field], layout))
 
 
 def _sizes(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], layout: int, directions: int) -> dict[str, int]:
-    x, w, r = arrays["InputTensor"], arrays["WeightTensor"], arrays["RecurrenceTensor"]
-    assert x is not None
-    assert w is not None
-    assert r is not None
-    for field, array in (("InputTensor", x), ("WeightTensor", w), ("RecurrenceTensor", r)):
+    x, w, r = given = [array for field in cell.required if (array := arrays[field]) is not None]
+    for field, array in zip(cell.required, given):
         if array.ndim != 3 or 0 in array.shape:
             dims = ", ".join(_onnx_dims(cell.inputs[field], layout))
             hint = " (PyTorch's weights are 2-D, and have gates in another order: vkdml.torch takes them)"
@@ -206,7 +203,7 @@ def _activation_descs(name: str, cell: Cell, attributes: Mapping[str, Any], dire
     alphas, betas = (_numbers(name, key, attributes[key]) for key in ("activation_alpha", "activation_beta"))
     if given is None:
         given = cell.default_activations * directions
-    # ONNX's default for RNN has two, which exporters write for one direction too: the second one is ignored
+    # ONNX's default for RNN lists two activations, which exporters write for one direction too: the second one is ignored
     counts = {count, 2} if cell.activations == 1 else {count}
     if isinstance(given, str) or not isinstance(given, Sequence) or len(given) not in counts:
         raise InvalidArgumentError(name, "activations", shown(given), f"a list of {' or '.join(map(str, sorted(counts)))}")

@@ -1,4 +1,4 @@
-"""Numbers with a bound on how far a device's may be from them: running error analysis of the reference's equations.
+"""Numbers with a bound on the rounding error of a device's results: running error analysis of the reference's equations.
 
 Source: N. Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, section 3.3.
 """
@@ -14,19 +14,19 @@ import numpy as np
 from .activations import ParametrizedActivation
 from .header.descs import DML_OPERATOR_TYPE
 
-_FUNCTION_UNITS = 16  # error of an activation, in units of the arithmetic. Vulkan allows exp(x) 3 + 2 |x|
-# Those that jump and rise by 1 beside that: right behind the jump they may be further off than where the argument's error ends
+_FUNCTION_UNITS = 16  # error of an activation, as a multiple of Arithmetic.unit. Vulkan allows exp(x) an error of 3 + 2 |x|
+# Activations that jump and have slope 1 elsewhere: just past the jump, the error may be larger than at the interval's ends
 _JUMPING = {DML_OPERATOR_TYPE.ACTIVATION_SHRINK, DML_OPERATOR_TYPE.ACTIVATION_THRESHOLDED_RELU}
-_MOST_ARGUMENT = 16.0  # past it every activation is 0, constant or near its argument
+_MOST_ARGUMENT = 16.0  # beyond this argument every activation is 0, constant or close to its argument
 
 
 @dataclass(frozen=True)
 class Arithmetic:
     """How accurately a device computes.
 
-    unit: the relative error of a sum or product of two numbers. tiny: what may become 0. largest: above it, something on the
-    way to a number may have been infinite. terms: number of those in the longest sum, which the device adds in any order.
-    least: what a tensor has below it, denormals of its type, may be read as 0.
+    unit: the relative error of a sum or product of two numbers. tiny: results below it may become 0. largest: above it, an
+    intermediate result may have been infinite. terms: how many the longest sum has; the device may add them in any order.
+    least: the device may read elements below it, which are denormal, as 0.
     """
 
     unit: float
@@ -36,23 +36,22 @@ class Arithmetic:
     least: float = 0.0
 
     def lost(self, read: np.ndarray) -> np.ndarray:
-        """How far what a device reads may be from what a tensor has."""
+        """Bound the error of reading elements: the device may read denormal ones as 0."""
         magnitude = np.abs(read)
         return np.where(magnitude < self.least, magnitude, 0.0)
 
     def read(self, array: np.ndarray) -> Bounded:
-        """What a tensor has, with that error."""
+        """Wrap a tensor's elements, with the error of reading them."""
         return Bounded(array, self.lost(array), self)
 
 
 class Bounded:
-    """Numbers, and how far a device's may be from them. It goes through the reference's equations in the place of an array.
+    """Numbers, and a bound on the error of a device's. They stand for arrays in the reference's equations.
 
-    value: float64. error: the bound; infinity or NaN where nothing is known, as where numbers may have been too large for the
-    device.
+    value: float64. error: the bound; infinity or NaN if nothing is known, as when numbers may be too large for the device.
     """
 
-    __array_ufunc__ = None  # an array on the left of an operator leaves it to this class
+    __array_ufunc__ = None  # so that `array * Bounded` calls this class's operator instead of numpy's
 
     def __init__(self, value: np.ndarray, error: Any, arithmetic: Arithmetic) -> None:
         self.value = value
@@ -60,8 +59,7 @@ class Bounded:
         self._arithmetic = arithmetic
 
     def _parts(self, other: Any) -> tuple[Any, Any]:
-        """Value and error of an operand. An array, such as a bias, gets the error of reading it, and of all additions of
-        its sum, here."""
+        """Return an operand's value and error. For an array, such as a bias, it includes reading it and adding it to a sum."""
         if isinstance(other, Bounded):
             return other.value, other.error
         return other, self._sum_error(other) + self._arithmetic.lost(other) if isinstance(other, np.ndarray) else 0.0
@@ -94,18 +92,18 @@ class Bounded:
         error = np.abs(matrix) @ (self.error + self._sum_error(self.value) + self._arithmetic.tiny)
         if self._arithmetic.least:
             error += self._arithmetic.lost(matrix) @ (np.abs(self.value) + self.error)
-        most = self._sum_error(np.array(self._arithmetic.largest))  # with more, a part of the sum may have been too large
+        most = self._sum_error(np.array(self._arithmetic.largest))  # above it, a partial sum may have been infinite
         return Bounded(matrix @ self.value, np.where(error <= most, error, np.inf), self._arithmetic)
 
     def __getitem__(self, columns: slice) -> Bounded:
         return Bounded(self.value[:, columns], self.error[:, columns], self._arithmetic)
 
     def clip(self, low: float, high: float, out: None = None) -> Bounded:
-        """Bound the value, with the arguments that np.clip passes."""
+        """Clip the values. np.clip calls this with these arguments."""
         return self._through(lambda x: np.clip(x, low, high), self.error, 0.0)
 
     def through(self, function: ParametrizedActivation) -> Bounded:
-        """Apply an activation, which the device computes in its own way."""
+        """Apply an activation, and bound the error with which a device computes it."""
         a, b = abs(function.a), abs(function.b)
         divisor = 1 / a if function.activation.divisors else 0.0
         scale = max(1.0, a, b, a * b, divisor) + np.minimum(np.abs(self.value), _MOST_ARGUMENT)
@@ -114,7 +112,7 @@ class Bounded:
         return self._through(function, error, unit * scale + (error if function.activation.operator_type in _JUMPING else 0.0))
 
     def _through(self, function: Callable[[np.ndarray], np.ndarray], error: np.ndarray, own_error: Any) -> Bounded:
-        """Apply a function, which may have jumps."""
+        """Apply a function that may have jumps. own_error: the error of computing it."""
         value = function(self.value)
         moved = np.maximum(np.abs(function(self.value + error) - value), np.abs(function(self.value - error) - value))
-        return self._rounded(value, np.where(np.isfinite(error), moved + own_error, np.inf))  # it may be NaN on the device
+        return self._rounded(value, np.where(np.isfinite(error), moved + own_error, np.inf))  # else the device's may be NaN

@@ -29,14 +29,14 @@ class Loop:
 
 @dataclass(frozen=True)
 class Cell:
-    """A row of the table. Sizes are products of T, B, I, H, D and numbers, written with `*`, such as "3*H".
+    """A recurrent cell: a row of the table. Sizes are products of T, B, I, H, D and numbers, such as "3*H".
 
     gates: a letter for each, in the order of W, R and B.
     activations: how many one direction takes.
     inputs, outputs: the sizes of each tensor field, in DirectML's binding order.
     arguments: the ONNX name of each tensor field, in ONNX's order.
     default_activations: ONNX's names of the activations that one direction has by default.
-    loops: for linear_before_reset 0, then for 1; a single entry for the cells that do not have it.
+    loops: how a step runs with linear_before_reset 0, then with 1; one entry for cells that do not have it.
     flags: DirectML's boolean fields, and the ONNX attribute that sets each.
     peepholes: the number of gates with peephole weights.
     """
@@ -56,7 +56,7 @@ class Cell:
     required: ClassVar = ("InputTensor", "WeightTensor", "RecurrenceTensor")
 
     def __reduce__(self) -> str:
-        """There is one of each: a pickle only names the row."""
+        """Pickle only the row's name, so that each cell exists once."""
         return self.name
 
     @property
@@ -68,10 +68,10 @@ class Cell:
         return {**self.inputs, **self.outputs}
 
     def sizes(self, x: Sequence[int], w: Sequence[int], r: Sequence[int], directions: int) -> dict[str, int]:
-        """T, B, I, H and D, given the sizes of X [T, B, I], W [D, gates*H, I] and R [D, gates*H, H], which may not fit.
+        """Find T, B, I, H and D, given the sizes of X [T, B, I], W [D, gates*H, I] and R [D, gates*H, H].
 
-        Each letter comes from a tensor that fits the others, so that the one that does not is found to be wrong: H from R, or
-        from W if R contradicts itself; I from W if its other sizes are right.
+        If the tensors contradict each other, a letter comes from one that fits the others, so that later checks blame the wrong
+        one: H from R, or from W if R contradicts itself; I from W if its other sizes are right.
         """
         gates = len(self.gates)
         h = w[1] // gates if r[1] != gates * r[2] and w[1] % gates == 0 else r[2]
@@ -142,5 +142,5 @@ RNN = Cell(
 
 BY_DESC = {cell.desc: cell for cell in (GRU, LSTM, RNN)}
 
-# The initial state that each last state becomes, where a sequence goes on
+# Output with a last state -> the input that takes it as initial state when the sequence goes on
 STATES = {"OutputSingleTensor": "HiddenInitTensor", "OutputCellSingleTensor": "CellMemInitTensor"}

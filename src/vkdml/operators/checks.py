@@ -1,5 +1,5 @@
-"""The checks that all operators share: of tensor descriptors, of the DML_OPERATOR_DESC around an operator's structure, and of
-how numpy's arrays lie in memory.
+"""Checks that all operators share: tensor descriptors, whole numbers, the DML_OPERATOR_DESC around an operator's structure, and
+the layout of numpy's arrays in memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from ..errors import InvalidArgumentError, shown
 from . import element_types
 from .element_types import ElementType
 from .header import descs
-from .whole_numbers import round_up
 
 MAX_TENSOR_BYTES = 2**32 - 4  # Vulkan's largest range of a storage buffer is a uint32, and DirectML's sizes are multiples of 4
 MINIMUM_ALIGNMENT = 16  # bytes: tensors begin in buffers at multiples of it (DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT)
@@ -29,11 +28,26 @@ OPERATOR_TYPES: dict[type[Any], descs.DML_OPERATOR_TYPE] = {
     if (name := f"DML_{member.name}_OPERATOR_DESC") in descs.NAMES}
 
 
+def ceil_div(value: int, divisor: int) -> int:
+    """Divide positive whole numbers, rounding up."""
+    return -(-value // divisor)
+
+
+def round_up(value: int, multiple: int) -> int:
+    """The smallest multiple that is not less than value."""
+    return ceil_div(value, multiple) * multiple
+
+
+def power_of_two(value: int) -> int:
+    """The smallest power of two that is not less than value."""
+    return 1 << (value - 1).bit_length()
+
+
 @dataclass(frozen=True)
 class Tensor:
-    """A checked tensor descriptor. sizes, strides: in elements. size_in_bytes: what a buffer bound to it must have at least.
+    """A checked tensor descriptor. sizes, strides: in elements. size_in_bytes: the least size of a buffer bound to it.
 
-    is_owned: whether it is OWNED_BY_DML: bound to the operator's initializer. alignment: that of its place in a buffer.
+    is_owned: whether it is OWNED_BY_DML: bound to the operator's initializer. alignment: of its offset in a buffer, in bytes.
     """
 
     data_type: descs.DML_TENSOR_DATA_TYPE
@@ -84,37 +98,42 @@ class CheckedOperator:
 
     @property
     def input_element(self) -> ElementType:
-        """The type of the inputs but those."""
+        """The element type of the inputs. Only a cast's differs from the output's."""
         return self.element
 
     @property
     def in_place(self) -> Mapping[str, tuple[str, ...]]:
-        """Output -> inputs whose buffer it may share where strides are equal: each element is written over its own."""
+        """Output -> inputs whose buffer it may share if strides are equal: each element overwrites the one it depends on."""
         return {}
 
     @property
     def checked_input(self) -> str | None:
-        """The input whose values the host checks before an execution, where it wrote them."""
+        """The input whose values the host checks before an execution, if the host wrote them; None: there is none."""
         return None
 
     def check_values(self, memory: np.ndarray) -> None:
         """Refuse wrong values of `checked_input`. memory: its bytes. Raises InvalidArgumentError."""
+
+    @property
+    def tensor_bytes(self) -> dict[str, int]:
+        """The least sizes of the buffers bound to the tensors, by field."""
+        return {field: tensor.size_in_bytes for field, tensor in self.tensors.items() if tensor}
 
     def has(self, field: str) -> bool:
         """Whether the operator has this field and its tensor is given."""
         return self.tensors.get(field) is not None
 
     def tensor(self, field: str) -> Tensor:
-        """The tensor of a field, which must be given."""
+        """Return the tensor of a field, which must be given."""
         tensor = self.tensors[field]
         assert tensor is not None, field
         return tensor
 
 
 def unwrap_operator(desc: Any) -> Any:
-    """The operator's structure, taken out of its DML_OPERATOR_DESC if it comes in one.
+    """Take an operator's structure out of its DML_OPERATOR_DESC, if it comes in one.
 
-    Raises InvalidArgumentError for other operators, and where Type does not fit the structure.
+    Raises InvalidArgumentError for unknown operators, and if Type does not fit the structure.
     """
     if isinstance(desc, descs.DML_OPERATOR_DESC):
         inner = desc.Desc
@@ -128,7 +147,7 @@ def unwrap_operator(desc: Any) -> Any:
 
 
 def integers(operator: str, field: str, values: Any, least: int, end: int = 2**32) -> tuple[int, ...]:
-    """The values as a tuple. Raises InvalidArgumentError unless all are whole numbers from `least` to `end` - 1."""
+    """Convert the values to a tuple. Raises InvalidArgumentError unless all are whole numbers from `least` to `end` - 1."""
     try:
         checked = tuple(map(op.index, values))
     except TypeError:
@@ -152,11 +171,9 @@ def check_index(operator: str, field: str, value: Any, count: int) -> int:
 
 def check_tensor(operator: str, field: str, desc: object, itemsizes: Mapping[descs.DML_TENSOR_DATA_TYPE, int],
                  dimension_counts: Collection[int], may_be_owned: bool = False) -> Tensor:
-    """Check one tensor descriptor. itemsizes: by each data type that is allowed here, the bytes of an element.
+    """Check one tensor descriptor. Raises InvalidArgumentError.
 
-    may_be_owned: whether it may be OWNED_BY_DML.
-
-    Raises InvalidArgumentError.
+    itemsizes: the allowed data types, with the bytes of an element of each. may_be_owned: whether it may be OWNED_BY_DML.
     """
     if isinstance(desc, descs.DML_TENSOR_DESC):
         if not is_one_of(desc.Type, [descs.DML_TENSOR_TYPE.BUFFER]):
@@ -207,7 +224,7 @@ def check_tensors(operator: str, desc: Any, fields: Iterable[str], required: Col
 
 
 def _check_owned(operator: str, weights: Mapping[str, Tensor]) -> None:
-    """Refuse weights of which some are packed by the initializer and others at each execution."""
+    """Refuse weights of which only some are OWNED_BY_DML: the initializer packs all of them or none."""
     owned = [field for field, tensor in weights.items() if tensor.is_owned]
     if 0 < len(owned) < len(weights):
         raise InvalidArgumentError(operator, f"{owned[0]}.Flags", "OWNED_BY_DML", "NONE, unless "
@@ -215,7 +232,7 @@ def _check_owned(operator: str, weights: Mapping[str, Tensor]) -> None:
 
 
 def span(sizes: Sequence[int], strides: Sequence[int]) -> int:
-    """The number of elements from the first to the last, gaps included."""
+    """Count the elements of a tensor from the first to the last, gaps included."""
     return 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides))
 
 
@@ -224,18 +241,18 @@ def packed_strides(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def least_size(sizes: Sequence[int], strides: Sequence[int], itemsize: int) -> int:
-    """Bytes that DirectML allows for a tensor at least: to the end of its last element, rounded up to 4."""
+    """Compute the fewest bytes that DirectML allows for a tensor: up to the end of its last element, rounded up to 4."""
     return round_up(itemsize * span(sizes, strides), 4)
 
 
 def least_tensor(data_type: descs.DML_TENSOR_DATA_TYPE, sizes: tuple[int, ...], strides: tuple[int, ...], itemsize: int
                  ) -> Tensor:
-    """A tensor of the least size that holds its elements."""
+    """Make a tensor with the fewest bytes that hold its elements."""
     return Tensor(data_type, sizes, strides, least_size(sizes, strides, itemsize))
 
 
 def element_strides(array: np.ndarray) -> tuple[int, ...] | None:
-    """An array's strides in elements, 0 for dimensions of size 1.
+    """Return an array's strides in elements, 0 for dimensions of size 1.
 
     None where a descriptor cannot express them (negative, or not whole elements), and where more than half of the memory from
     the first element to the last is gaps, so that a copy is cheaper.
@@ -248,7 +265,7 @@ def element_strides(array: np.ndarray) -> tuple[int, ...] | None:
 
 
 def flat(array: np.ndarray) -> np.ndarray:
-    """A flat view of an array's memory from its first element to its last. `element_strides` must be able to describe it."""
+    """View an array's memory, from its first element to its last, as flat. `element_strides` must be able to describe it."""
     if array.flags.c_contiguous:
         return array.reshape(-1)
     strides = element_strides(array)
@@ -280,7 +297,7 @@ def _check_layout(operator: str, field: str, desc: descs.DML_BUFFER_TENSOR_DESC,
 
 
 def is_one_of(value: object, allowed: Collection[int]) -> bool:
-    """Whether it is a number or member of an enumeration, and one of these: an array, say, has an == of its own."""
+    """Whether a value is a number or a member of an enumeration, and one of those allowed. An array, say, is not."""
     return isinstance(value, int | np.integer) and value in allowed
 
 
@@ -314,5 +331,5 @@ def expect_sizes(operator: str, field: str, found: tuple[int, ...], formulas: Se
 
 
 def evaluate(formula: str, sizes: Mapping[str, int]) -> int:
-    """A size written as a product of letters and numbers, as in the table of cells."""
+    """Compute a size that is written as a product of letters and numbers, such as "3*H" in the table of cells."""
     return math.prod(sizes[factor] if factor in sizes else int(factor) for factor in formula.split("*"))

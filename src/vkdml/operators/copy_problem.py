@@ -1,5 +1,6 @@
-"""The checks of operators that copy elements: ELEMENT_WISE_IDENTITY, SLICE, SLICE1 and JOIN from computed places, GATHER from
-places that a tensor says. Each raises InvalidArgumentError naming the operator, the field, what was found and what is allowed.
+"""Checks operators that copy elements: IDENTITY, SLICE, SLICE1 and JOIN from computed places, GATHER from those in a tensor.
+
+Each check raises InvalidArgumentError naming the operator, the field, what was found and what is allowed.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ _INDEX_TYPES = {data_type: element_types.ITEMSIZES[data_type] for data_type in (
 
 
 @dataclass(frozen=True)
-class Move:
-    """A copy of some elements of an input to the output: in each dimension those from a start on, with a step.
+class CopiedPart:
+    """Elements of an input that are copied to the output: in each dimension, every step-th element from a start on.
 
-    field: the input's. starts, steps: in elements of the input, for each dimension; a step may be negative. at: place of
-    the first one in the output.
+    field: the input's name. sizes: how many elements are copied in each dimension. starts, steps: in elements of the input;
+    a step may be negative. at: the index of the first one in the output.
     """
 
     field: str
@@ -38,12 +39,12 @@ class Move:
 
 @dataclass(frozen=True)
 class CopyProblem(MovedProblem):
-    """Elements copied from computed places.
+    """A checked operator that copies elements from computed places.
 
-    moves: together they write each element of OutputTensor once. is_in_place: each element goes to its own place.
+    moves: the copied parts, which together write each element of OutputTensor once. is_in_place: whether no element moves.
     """
 
-    moves: tuple[Move, ...]
+    moves: tuple[CopiedPart, ...]
     is_in_place: bool = False
 
     @property
@@ -60,8 +61,10 @@ class CopyProblem(MovedProblem):
 
 @dataclass(frozen=True)
 class GatherProblem(MovedProblem):
-    """OutputTensor[before, i, after] = InputTensor[before, IndicesTensor[i], after], where i are the last index_dimensions of
-    the indices. axis: of InputTensor. Indices that do not exist are those of the nearest element.
+    """A checked GATHER: OutputTensor[before, i, after] = InputTensor[before, IndicesTensor[i], after].
+
+    axis: the dimension of InputTensor that is indexed. An index beyond it means the nearest element. index_dimensions: how many
+    of IndicesTensor's last dimensions count.
     """
 
     axis: int
@@ -106,7 +109,7 @@ def identity(desc: Any) -> CopyProblem | ElementwiseProblem:
     check_same_sizes(name, tensors)
     sizes = tensors[OUTPUT].sizes
     zeros = (0,) * len(sizes)
-    return _problem(name, tensors, [Move("InputTensor", sizes, zeros, (1,) * len(sizes), zeros)], is_in_place=True)
+    return _problem(name, tensors, [CopiedPart("InputTensor", sizes, zeros, (1,) * len(sizes), zeros)], is_in_place=True)
 
 
 def slice_of(desc: Any) -> CopyProblem:
@@ -140,7 +143,7 @@ def slice1_of(desc: Any) -> CopyProblem:
 
 
 def window_of(name: str, source: tuple[int, ...], window: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
-    """What SLICE1 takes of an input of these sizes: starts, sizes at most, and steps. window: its three fields, by name."""
+    """Compute SLICE1's starts, largest sizes and steps. source: the input's sizes. window: SLICE1's three fields, by name."""
     offsets, windows, steps = (_numbers(name, field, window[field], least, len(source)) for field, least in (
         ("InputWindowOffsets", 0), ("InputWindowSizes", 1), ("InputWindowStrides", -2**31)))
     for dim, (offset, size, step) in enumerate(zip(offsets, windows, steps)):
@@ -172,7 +175,7 @@ def join(desc: Any) -> CopyProblem:
         if sizes != allowed:
             raise InvalidArgumentError(name, f"{field}.Sizes", sizes, f"OutputTensor's {target} but along Axis = {axis}")
         zeros = (0,) * len(sizes)
-        moves.append(Move(field, sizes, zeros, (1,) * len(sizes), (*zeros[:axis], at, *zeros[axis + 1:])))
+        moves.append(CopiedPart(field, sizes, zeros, (1,) * len(sizes), (*zeros[:axis], at, *zeros[axis + 1:])))
         at += sizes[axis]
     if at != target[axis]:
         raise InvalidArgumentError(name, "OutputTensor.Sizes", target, f"{at} along Axis = {axis}, as the inputs have together")
@@ -199,12 +202,12 @@ def gather(desc: Any) -> GatherProblem:
 
 
 def index_sizes(sizes: tuple[int, ...], index_dimensions: int) -> tuple[int, ...]:
-    """The last `index_dimensions` of the sizes."""
+    """Return the last `index_dimensions` of the indices' sizes."""
     return sizes[len(sizes) - index_dimensions:]
 
 
 def output_sizes(source: tuple[int, ...], indices: tuple[int, ...], axis: int, index_dimensions: int) -> tuple[int, ...]:
-    """Sizes of the output, aligned at the right: where there are too many, leading sizes of 1 are left out."""
+    """Compute the sizes of GATHER's output. It has as many as source: leading sizes of 1 are added or left out."""
     sizes = [*source[:axis], *index_sizes(indices, index_dimensions), *source[axis + 1:]]
     while len(sizes) > len(source) and sizes[0] == 1:
         del sizes[0]
@@ -216,7 +219,7 @@ def _input_and_output(desc: Any) -> dict[str, Tensor]:
 
 
 def _any_type(operator: str, descs: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors, checked: all of the first one's type and number of dimensions."""
+    """Check tensors that may have any type; all must have the first one's type and number of dimensions."""
     allowed, dimensions = element_types.ITEMSIZES, list(DIMENSIONS)
     tensors = {}
     for field, desc in descs.items():
@@ -242,10 +245,10 @@ def _sliced(name: str, tensors: Mapping[str, Tensor], starts: tuple[int, ...], s
             ) -> CopyProblem:
     if tensors[OUTPUT].sizes != sizes:
         raise InvalidArgumentError(name, "OutputTensor.Sizes", tensors[OUTPUT].sizes, f"{sizes}, the slice's")
-    return _problem(name, tensors, [Move("InputTensor", sizes, starts, steps, (0,) * len(sizes))])
+    return _problem(name, tensors, [CopiedPart("InputTensor", sizes, starts, steps, (0,) * len(sizes))])
 
 
-def _problem(name: str, tensors: Mapping[str, Tensor], moves: Sequence[Move], is_in_place: bool = False) -> CopyProblem:
+def _problem(name: str, tensors: Mapping[str, Tensor], moves: Sequence[CopiedPart], is_in_place: bool = False) -> CopyProblem:
     return CopyProblem(**_common(name, tensors), moves=tuple(moves), is_in_place=is_in_place)
 
 

@@ -1,8 +1,8 @@
-"""Whether a device's results are right: each is computed again in float64, with a bound on what rounding can have done to it.
+"""Checks a device's results: computes each of them again in float64, with a bound on its rounding errors.
 
-Every time step is computed from the state that the device itself says it had before that step. So no error grows from step to
-step, however long or chaotic the sequence is, and the bound holds for any weights. Only an LSTM's c is in no result, and is
-carried along; what its errors are multiplied by from step to step is the forget gate.
+Every time step is computed from the state that the device returned for the step before. So no error grows from step to step,
+however long or chaotic the sequence is, and the bound holds for any weights. Only an LSTM's c is in no result: it is carried
+along, and its error is multiplied by the forget gate at each step.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from .reference import STEPS, direction_weights, initial_states, view
 
 SEQUENCE = "OutputSequenceTensor"
 
-_NUMBERS_AT_ONCE = 2**20  # numbers of a state in a block of steps; some twenty arrays are as large
+_NUMBERS_AT_ONCE = 2**20  # most numbers of a state in a block of steps, which bounds some twenty arrays
 
 
 @dataclass(frozen=True)
 class _Precision:
-    """How accurate results of a type are, and what they are computed in. rounding: the relative error of what is stored."""
+    """How accurately devices compute numbers of a type (see Arithmetic). rounding: the relative error of storing a result."""
 
     unit: float
     rounding: float
     largest: float
     tiny: float = 2.0**-120
-    denormal: float = 0.0  # below it numbers are denormal, and may be read as 0
-    least: float = 0.0  # error of what is stored
+    denormal: float = 0.0  # numbers below it are denormal, and may be read as 0
+    least: float = 0.0  # the absolute error of storing a result
 
 
-_MOST_COMPUTED = 1e30  # float32 has no infinity on the way to numbers up to this: activations have factors, pairs are split
-_FLOAT32_UNIT = 2.0**-23  # twice that of rounding to nearest, which Vulkan does not promise
+_MOST_COMPUTED = 1e30  # numbers up to this do not overflow float32 on the way, in activations' factors or when pairs are split
+_FLOAT32_UNIT = 2.0**-23  # twice the error of rounding to nearest, which Vulkan does not promise
 _PRECISIONS = {
     "float32": _Precision(_FLOAT32_UNIT, 0.0, MAX_FLOAT32),
     "float16": _Precision(_FLOAT32_UNIT, 2.0**-11, 65504.0, denormal=2.0**-14, least=2.0**-25),
@@ -50,7 +50,7 @@ _PRECISIONS = {
 
 @dataclass(frozen=True)
 class Difference:
-    """An output that is wrong. wrong: number of wrong elements. index, tolerance: those of the worst one."""
+    """An output with wrong elements. wrong: how many. index, found, expected, tolerance: of the worst one."""
 
     field: str
     wrong: int
@@ -66,7 +66,7 @@ class Difference:
 
 
 def with_sequence(problem: Problem) -> Problem:
-    """The problem with OutputSequenceTensor among its outputs, which says what each step began with."""
+    """Add OutputSequenceTensor to a problem's outputs, as the check needs the state before each step."""
     if problem.has(SEQUENCE):
         return problem
     sizes = problem.steps, problem.directions, problem.batch, problem.hidden
@@ -75,7 +75,7 @@ def with_sequence(problem: Problem) -> Problem:
 
 
 def differences(problem: Problem | PlainProblem, memory: Mapping[str, np.ndarray]) -> list[Difference]:
-    """Differences of a device's results beyond the bound. Numbers not finite or too large for the device are never wrong.
+    """List the outputs whose errors exceed the bound. Elements that should be infinite, NaN or too large are never wrong.
 
     memory: the bytes of all inputs and outputs that the problem has, by field. A recurrent problem has OutputSequenceTensor.
     """
@@ -94,7 +94,7 @@ def differences(problem: Problem | PlainProblem, memory: Mapping[str, np.ndarray
 
 
 def _moved(problem: MovedProblem, memory: Mapping[str, np.ndarray]) -> list[Difference]:
-    """Differences of elements that must have exactly the same bits."""
+    """Compare the output of an operator that copies elements: all bits must be the same."""
     views = {}
     for field, array in memory.items():
         tensor = problem.tensor(field)
@@ -112,7 +112,7 @@ def _moved(problem: MovedProblem, memory: Mapping[str, np.ndarray]) -> list[Diff
 
 
 def _decoded(problem: Problem | PlainProblem, field: str, memory: np.ndarray) -> np.ndarray:
-    """A tensor's elements, and gaps between them, in float64."""
+    """Convert a tensor's memory, gaps included, to float64."""
     element = problem.input_element if field in problem.inputs else problem.element
     dtype = {"SequenceLengthsTensor": "uint32"}.get(field, element.name)
     itemsize = element.itemsize if dtype != "uint32" else 4
@@ -142,10 +142,10 @@ def _arithmetic(problem: Problem | PlainProblem, terms: int) -> Arithmetic:
 
 
 def _recurrent(problem: Problem, arrays: Mapping[str, np.ndarray], sequence: np.ndarray) -> dict[str, Bounded]:
-    """All outputs of the cell, in DirectML's sizes. sequence: the device's."""
+    """Compute all outputs of the cell, in DirectML's sizes. sequence: the device's OutputSequenceTensor."""
     steps, rows = np.arange(problem.steps)[:, None], np.arange(problem.batch)
     lengths = view(problem, arrays, "SequenceLengthsTensor", np.full(problem.batch, problem.steps)).reshape(-1).astype(np.int64)
-    lengths = np.minimum(lengths, problem.steps)  # kernels do the same with lengths that a device wrote
+    lengths = np.minimum(lengths, problem.steps)  # as kernels clip lengths that the host has not checked
     arithmetic = _arithmetic(problem, problem.input_size + problem.hidden + 4)
     last_states = [field for field in problem.cell.outputs if field != SEQUENCE]
     shapes = [sequence.shape, *[(1, *sequence.shape[1:])] * len(last_states)]
@@ -163,7 +163,7 @@ def _recurrent(problem: Problem, arrays: Mapping[str, np.ndarray], sequence: np.
 
 def _states(problem: Problem, arrays: Mapping[str, np.ndarray], sequence: np.ndarray, direction: int, is_first: np.ndarray,
             arithmetic: Arithmetic) -> list[tuple[np.ndarray, np.ndarray]]:
-    """h, and the LSTM's c, after each step [T, B, H]: values and errors. is_first: [T, B], where a row's first step is."""
+    """Compute h, and the LSTM's c, after each step [T, B, H]: values and errors. is_first: [T, B], True at first steps."""
     reverse, precision = problem.reverse[direction], _PRECISIONS[problem.element.name]
     x = view(problem, arrays, "InputTensor", np.empty(0))[0]
     initial, *initial_c = (array[direction] for array in initial_states(problem, arrays))
@@ -194,7 +194,7 @@ def _states(problem: Problem, arrays: Mapping[str, np.ndarray], sequence: np.nda
 
 
 class _BoundedStep:
-    """A time step as the reference computes it, on Bounded numbers with a column for each row."""
+    """Runs the reference's time step on Bounded numbers, which have a column for each batch row."""
 
     def __init__(self, problem: Problem, arrays: Mapping[str, np.ndarray], direction: int) -> None:
         bounded = replace(problem, activations=tuple(map(_of_bounded, problem.activations)))
@@ -204,7 +204,7 @@ class _BoundedStep:
         self._matrices: tuple[Any, Any] = self._w, self._r
 
     def multiply(self, x: Bounded, h: Bounded) -> None:
-        """Multiply all columns now. Later calls name the columns that they take: for steps that are computed one by one."""
+        """Multiply the weights by all columns at once. Later calls pass slices of columns instead of numbers."""
         self._matrices = [_Product(w, x) for w in self._w], [_Product(r, h) for r in self._r]
 
     def __call__(self, x: Bounded | slice, h: Bounded | slice, *c: Bounded) -> Any:
@@ -212,7 +212,7 @@ class _BoundedStep:
 
 
 class _Product:
-    """Products of a matrix and all columns: `@` takes some of these."""
+    """The product of a matrix and all columns. `product @ slice` picks some of its columns."""
 
     def __init__(self, matrix: np.ndarray, columns: Bounded) -> None:
         self._product = matrix @ columns
@@ -228,12 +228,12 @@ def _store(results: list[tuple[np.ndarray, np.ndarray]], steps: slice, states: S
 
 
 def _columns(array: np.ndarray) -> np.ndarray:
-    """Each row of each step as a column."""
+    """Turn each row of each step into a column."""
     return array.reshape(-1, array.shape[-1]).T
 
 
 def _of_bounded(entry: ParametrizedActivation) -> ParametrizedActivation:
-    """An activation that takes Bounded in the place of arrays."""
+    """Make an activation that takes Bounded numbers instead of arrays."""
     def function(x: Any, a: float, b: float) -> Any:
         return x.through(entry)
 

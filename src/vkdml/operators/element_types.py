@@ -1,6 +1,4 @@
-"""The types of an operator's tensors: one table, a row for each that is computed in. All tensors of an operator but lengths and
-indices share one type.
-"""
+"""A table of the element types that operators compute in. All tensors of an operator share one, except lengths and indices."""
 
 from __future__ import annotations
 
@@ -15,10 +13,10 @@ from .header.descs import DML_TENSOR_DATA_TYPE
 
 @dataclass(frozen=True)
 class ElementType:
-    """A row of the table.
+    """An element type that operators compute in: a row of the table.
 
     name: numpy's name of the dtype; bfloat16 is a dtype of the package ml_dtypes.
-    data_type: DirectML's; UNKNOWN where it has none.
+    data_type: DirectML's type; UNKNOWN if it has none.
     itemsize: bytes of an element.
     in_directml: whether DirectML's operators compute in it.
     onnx_since: the first version of ONNX's recurrent operators that takes it.
@@ -36,17 +34,17 @@ class ElementType:
 
     @property
     def vecs_per_load(self) -> int:
-        """Vectors of 4 weights that a kernel loads at once: 16 bytes, and 32 of float64."""
+        """How many vectors of 4 weights a kernel loads at once: those in 16 bytes, or in 32 bytes of float64."""
         return 2 if self.itemsize == 2 else 1
 
     @property
     def columns_per_load(self) -> int:
-        """Columns of the weight matrix in one load."""
+        """How many columns of the weight matrix one load covers."""
         return 4 * self.vecs_per_load
 
     @property
     def real4_bytes(self) -> int:
-        """Bytes of 4 numbers in the form in which the shaders compute them and keep the state."""
+        """Bytes that 4 numbers take in the shaders' arithmetic and state: 16 as float32, 32 as pairs of float32."""
         return 32 if self.pairs else 16
 
 
@@ -61,17 +59,17 @@ SINGLE = tuple(element for element in ALL if not element.pairs)
 IN_DIRECTML = tuple(element for element in ALL if element.in_directml)
 
 
-# Bytes of an element of each of DirectML's types; their names are numpy's
+# How many bytes an element of each DirectML type has. The types have numpy's names, in capitals
 ITEMSIZES: dict[DML_TENSOR_DATA_TYPE, int] = {
     data_type: np.dtype(data_type.name.lower()).itemsize for data_type in _D if data_type != _D.UNKNOWN}
 
 
 def any_of(data_type: DML_TENSOR_DATA_TYPE) -> ElementType:
-    """The type of elements that are only copied. They are no numbers to the shaders, so it has no shader_id of its own."""
+    """Make an ElementType for elements that are only copied. Shaders do not compute with them, so shader_id is unused."""
     return ElementType(data_type.name.lower(), data_type, ITEMSIZES[data_type], in_directml=True, onnx_since=1)
 
 
 @cache
 def of(dtype: Any) -> ElementType | None:
-    """The row of a numpy dtype, or None."""
+    """Look up a numpy dtype in the table; None if operators do not compute in it."""
     return next((element for element in ALL if element.name == getattr(dtype, "name", None)), None)

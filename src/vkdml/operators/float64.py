@@ -1,4 +1,4 @@
-"""The range of float64 numbers. Each is computed as a pair of float32 numbers, so it must fit a float32."""
+"""Checks the range of float64 numbers. Devices compute each as a pair of float32 numbers, so it must fit a float32."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _IN_RANGE = f"numbers up to {MAX_FLOAT32:.3g}: float64 is computed in pairs of f
 class RangeCheck:
     """Refuses inputs out of range, and results of finite inputs that are not finite: something on the way was out of range.
 
-    name: the operator's in errors. names: what errors call the arrays and the results, by their keys. arrays: the inputs, of
-    any shapes and strides. before: the check of a call whose results are inputs of this one.
+    name: of the operator, for errors. names: of the arrays and results, for errors, by their keys. arrays: the inputs, of any
+    shapes and strides. before: the check of a call whose results are inputs of this one.
 
     Raises InvalidArgumentError for an input out of range.
     """
@@ -29,7 +29,7 @@ class RangeCheck:
         for key, array in arrays.items():
             if array.size == 0:
                 continue
-            largest = max(abs(array.max()), abs(array.min()))  # no copy of the array is made, as isfinite would make one
+            largest = max(abs(array.max()), abs(array.min()))  # unlike isfinite, these make no copy of the array
             if not np.isfinite(largest):
                 self._is_finite = False
                 largest = np.abs(array).max(where=np.isfinite(array), initial=0)

@@ -1,4 +1,4 @@
-"""The checks of a DML_GRAPH_DESC, and what they make of it: names for tensors and an order of nodes."""
+"""Checks a DML_GRAPH_DESC, names its tensors and puts its nodes in order."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ NAME = "DML_GRAPH_DESC"
 class Graph:
     """A checked graph.
 
-    problem: its inputs and outputs as an operator's, by the names "input 0", "output 0" and so on. order: in which the
-    nodes run. names: for each node those of its tensors, by field; what goes along an edge has one name. intermediate: bytes of
-    what is neither input nor output, by name.
+    problem: the graph as one operator, whose inputs and outputs are named "input 0", "output 0" and so on. order: the nodes,
+    in the order in which they run. names: for each node, the names of its tensors, by field; both ends of an edge have one
+    name. intermediate: bytes of the tensors that are neither inputs nor outputs, by name.
     """
 
     problem: CheckedOperator
@@ -30,7 +30,7 @@ class Graph:
 
 
 def nodes_of(desc: Any) -> list[header.DML_OPERATOR_GRAPH_NODE_DESC]:
-    """The nodes, which must be operators. Raises InvalidArgumentError for what is no graph of operators."""
+    """List a graph's nodes. Raises InvalidArgumentError unless desc is a DML_GRAPH_DESC whose nodes are all operators."""
     if not isinstance(desc, DML_GRAPH_DESC):
         raise InvalidArgumentError("compile_graph", "desc", type(desc).__name__, NAME)
     nodes = _listed(desc, "Nodes", header.DML_GRAPH_NODE_DESC, header.DML_GRAPH_NODE_TYPE.OPERATOR,
@@ -41,7 +41,7 @@ def nodes_of(desc: Any) -> list[header.DML_OPERATOR_GRAPH_NODE_DESC]:
 
 
 def check_graph(desc: DML_GRAPH_DESC, problems: Sequence[CheckedOperator]) -> Graph:
-    """Check edges. problems: the nodes'. Raises InvalidArgumentError naming the edge, what was found and what is allowed."""
+    """Check a graph's edges. problems: the nodes' checked operators. Raises InvalidArgumentError, which names the edge."""
     kinds = header.DML_GRAPH_EDGE_TYPE
     edges = {field: _listed(desc, field, header.DML_GRAPH_EDGE_DESC, kind, structure) for field, kind, structure in (
         ("InputEdges", kinds.INPUT, header.DML_INPUT_GRAPH_EDGE_DESC),
@@ -78,7 +78,7 @@ def check_graph(desc: DML_GRAPH_DESC, problems: Sequence[CheckedOperator]) -> Gr
 
 
 def _listed(desc: DML_GRAPH_DESC, field: str, wrapper: Any, kind: int, structure: type) -> list[Any]:
-    """The items of a list, taken out of the structures with types around them. Refuses a wrong count beside it."""
+    """Unwrap the items of one of the graph's lists from the structures with their types. Refuses a wrong count of items."""
     values, count = getattr(desc, field), f"{field[:-1]}Count"
     if not isinstance(values, list | tuple):
         raise InvalidArgumentError(NAME, field, type(values).__name__, f"a list of {structure.__name__}")
@@ -97,7 +97,7 @@ def _listed(desc: DML_GRAPH_DESC, field: str, wrapper: Any, kind: int, structure
 
 
 def _end(where: str, edge: Any, problems: Sequence[CheckedOperator], side: str, kind: str) -> tuple[int, str]:
-    """The node at an end of an edge and its tensor's field. side, kind: From and Output, or To and Input."""
+    """Find the node at one end of an edge, and the field of its tensor. side, kind: From and Output, or To and Input."""
     node = _index(f"{where}.{side}NodeIndex", getattr(edge, f"{side}NodeIndex"), len(problems))
     fields = problems[node].outputs if kind == "Output" else problems[node].inputs
     place = f"{side}Node{kind}Index"
@@ -122,7 +122,7 @@ def _name(where: str, names: dict[str, str], field: str, name: str) -> None:
 
 
 def _check_connection(where: str, source: Tensor, target: Tensor) -> None:
-    """Refuse an edge unless type and size fit. Strides may differ: each node reads the bytes as its own description says."""
+    """Refuse an edge between tensors whose type or size does not fit. Strides may differ: each node has its own."""
     if source.data_type != target.data_type or target.bytes_of_elements > source.bytes_of_elements:
         raise InvalidArgumentError(NAME, where, f"{source.data_type.name} in {source.bytes_of_elements} bytes for "
                                    f"{target.data_type.name} in {target.bytes_of_elements}", "the same type, and bytes enough")
@@ -142,7 +142,7 @@ def _check_connected(desc: DML_GRAPH_DESC, problems: Sequence[CheckedOperator], 
 
 
 def _tensors(problems: Sequence[CheckedOperator], names: Sequence[Mapping[str, str]]) -> dict[str, Tensor]:
-    """Tensors by name, with the largest size and alignment that any of its descriptions has."""
+    """Collect the tensors by name, each with the largest size and alignment that any node describes it with."""
     tensors: dict[str, Tensor] = {}
     for problem, of_node in zip(problems, names):
         for field, name in of_node.items():
@@ -163,7 +163,7 @@ def _problem(desc: DML_GRAPH_DESC, first: CheckedOperator, tensors: Mapping[str,
 
 
 def _order(before: Sequence[set[int]]) -> tuple[int, ...]:
-    """Nodes in an order in which each comes after its sources. before: the sources of each."""
+    """Sort the nodes so that each comes after its sources. before: the sources of each node."""
     order: list[int] = []
     left = dict(enumerate(before))
     while left:

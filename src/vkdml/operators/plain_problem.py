@@ -1,5 +1,6 @@
-"""The checks of the plain operators, those without a time loop. Each has one output, OutputTensor, which one dispatch computes,
-or a few. Those here compute it from floats: activations that stand alone, arithmetic and GEMM. Others are in copy_problem.py.
+"""Checks the plain operators, those without a time loop. Each has one output, OutputTensor.
+
+Here are those that compute floats: activations that stand alone, arithmetic and GEMM. Those that copy are in copy_problem.py.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ OPERATIONS: dict[type[Any], Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class ComputedProblem(CheckedOperator, ABC):
-    """A plain operator whose output is computed from floats. function: None where no activation is fused."""
+    """A plain operator that computes floats. function: the activation that is applied last; None if there is none."""
 
     function: ParametrizedActivation | None
 
     @property
     def terms(self) -> int:
-        """Number of terms in the longest sum."""
+        """How many terms the longest sum has."""
         return 2
 
     @property
@@ -49,10 +50,10 @@ class ComputedProblem(CheckedOperator, ABC):
 
     @abstractmethod
     def before_function(self, arrays: Mapping[str, np.ndarray], arithmetic: Arithmetic) -> Bounded:
-        """What `expected` applies the function to."""
+        """Compute the output before the activation is applied, with error bounds."""
 
     def expected(self, arrays: Mapping[str, np.ndarray], arithmetic: Arithmetic) -> Bounded:
-        """The output in float64, with a bound on what rounding can do to a device's. arrays: float64, in the tensors' sizes."""
+        """Compute the output in float64, with a bound on a device's rounding errors. arrays: float64, in the tensors' sizes."""
         result = self.before_function(arrays, arithmetic)
         return result.through(self.function) if self.function else result
 
@@ -63,7 +64,7 @@ class MovedProblem(CheckedOperator, ABC):
 
     @abstractmethod
     def moved(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The output. arrays: in the tensors' sizes and types, but for the elements, which may be any array of their size."""
+        """Compute the output. arrays: in the tensors' sizes; elements to copy may have any type of the right size."""
 
 
 PlainProblem = ComputedProblem | MovedProblem
@@ -156,7 +157,7 @@ def elementwise(desc: Any, element: ElementType | None = None) -> ElementwisePro
 
 
 def scaled(desc: Any) -> ElementwiseProblem:
-    """Check an operator with a ScaleBias."""
+    """Check an ELEMENT_WISE_IDENTITY with a ScaleBias, which is the activation LINEAR."""
     name = type(desc).__name__
     if not isinstance(desc.ScaleBias, descs.DML_SCALE_BIAS):
         raise InvalidArgumentError(name, "ScaleBias", type(desc.ScaleBias).__name__, "DML_SCALE_BIAS or None")
@@ -168,7 +169,7 @@ def scaled(desc: Any) -> ElementwiseProblem:
 
 
 def arithmetic(desc: Any) -> ArithmeticProblem:
-    """Check the structure of one of OPERATIONS."""
+    """Check the structure of an addition, subtraction or multiplication: one of OPERATIONS."""
     common = _same_sizes(desc, ("ATensor", "BTensor", OUTPUT))
     return ArithmeticProblem(**common, function=_fused(desc, common["element"]), operation=OPERATIONS[type(desc)])
 
@@ -194,7 +195,7 @@ def gemm(desc: Any) -> GemmProblem:
 
 
 def common_fields(operator: str, element: ElementType, tensors: Mapping[str, Tensor | None]) -> dict[str, Any]:
-    """The fields of a CheckedOperator. Refuses an output whose elements share memory. tensors: of all inputs, and that."""
+    """Return the fields of a CheckedOperator. Refuses an output whose elements share memory. tensors: inputs, then output."""
     check_output_strides(operator, OUTPUT, tensors[OUTPUT])
     return {"operator": operator, "element": element, "tensors": tensors, "outputs": (OUTPUT,), "weights": (),
             "inputs": tuple(field for field in tensors if field != OUTPUT)}

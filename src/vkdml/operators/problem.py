@@ -1,6 +1,6 @@
-"""The checks of a recurrent operator, and what they make of its descriptor: a Problem.
+"""Checks the descriptor of a recurrent operator and makes a Problem of it.
 
-A problem does not depend on a device. Planning refuses what a device cannot hold.
+A problem does not depend on a device. Planning refuses sizes that a device cannot hold.
 """
 
 from __future__ import annotations
@@ -71,14 +71,23 @@ class Problem(CheckedOperator):
     def loop(self) -> Loop:
         return self.cell.loops[self.flags.get("LinearBeforeReset", False)]
 
+    @property
+    def direction(self) -> str:
+        """ONNX's name of the direction: forward, reverse or bidirectional."""
+        return "bidirectional" if self.directions == 2 else "reverse" if self.reverse[0] else "forward"
+
     def activation(self, direction: int, index: int) -> ParametrizedActivation:
         return self.activations[direction * self.cell.activations + index]
+
+    def __str__(self) -> str:
+        sizes = f"T {self.steps}, B {self.batch}, I {self.input_size}, H {self.hidden}"
+        return f"{self.cell.name}: {sizes}, {self.element.name}, {self.direction}"
 
 
 def from_desc(desc: Any, clip: float | None = None, element: ElementType | None = None) -> Problem:
     """Check a recurrent operator's descriptor: a DML_OPERATOR_DESC, or the structure in it alone.
 
-    clip: ONNX's attribute; a ClipThreshold that the descriptor uses takes its place.
+    clip: ONNX's attribute; if the descriptor uses its ClipThreshold, that counts instead.
     element: the type of all tensors but the lengths; by default InputTensor's, which must be one that DirectML takes.
     Raises InvalidArgumentError naming the operator, the field, what was found and what is allowed.
     """
@@ -133,14 +142,14 @@ def _check_bool(operator: str, field: str, value: object) -> bool:
 
 
 def _clip(operator: str, desc: Any, clip: float | None) -> float | None:
-    """The descriptor's ClipThreshold if it uses one, else ONNX's attribute. Rounded to float32, the type of both."""
+    """Return the descriptor's ClipThreshold if it uses one, else ONNX's attribute, rounded to float32."""
     if _check_bool(operator, "UseClipThreshold", getattr(desc, "UseClipThreshold", False)):
         clip = desc.ClipThreshold
     return check_clip(operator, clip)
 
 
 def _check_sizes(operator: str, cell: Cell, tensors: Mapping[str, Tensor | None], directions: int) -> dict[str, int]:
-    """Check the sizes of every tensor, and return those that the letters stand for."""
+    """Check the sizes of every tensor. Returns the values of T, B, I, H and D."""
     x, w, r = (tensor.sizes[1:] for field in cell.required if (tensor := tensors[field]))
     known = cell.sizes(x, w, r, directions)
     for field, formulas in cell.tensors.items():

@@ -1,4 +1,4 @@
-"""The operators in numpy and float64, written for reading. Tests compare the device's results with theirs."""
+"""Computes the recurrent operators in numpy and float64, written for reading. Tests compare devices' results with it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ Arrays = Mapping[str, np.ndarray | None]
 
 
 def gru(x: Any, w: Any, r: Any, b: Any = None, **arguments: Any) -> list[np.ndarray]:
-    """vkdml.gru in float64 (ONNX GRU-22). Takes its arguments but device and options, and returns the same arrays: [y, y_h]."""
+    """Compute vkdml.gru in float64 (ONNX GRU-22). Takes its arguments except device and options, and returns [y, y_h]."""
     return _recurrent(cells.GRU, {"X": x, "W": w, "R": r, "B": b, **arguments})
 
 
 def lstm(x: Any, w: Any, r: Any, b: Any = None, *, p: Any = None, **arguments: Any) -> list[np.ndarray]:
-    """vkdml.lstm in float64 (ONNX LSTM-22). Takes its arguments but device and options, and returns [y, y_h, y_c]."""
+    """Compute vkdml.lstm in float64 (ONNX LSTM-22). Takes its arguments except device and options; returns [y, y_h, y_c]."""
     return _recurrent(cells.LSTM, {"X": x, "W": w, "R": r, "B": b, "P": p, **arguments})
 
 
 def rnn(x: Any, w: Any, r: Any, b: Any = None, **arguments: Any) -> list[np.ndarray]:
-    """vkdml.rnn in float64 (ONNX RNN-22). Takes its arguments but device and options, and returns [y, y_h]."""
+    """Compute vkdml.rnn in float64 (ONNX RNN-22). Takes its arguments except device and options, and returns [y, y_h]."""
     return _recurrent(cells.RNN, {"X": x, "W": w, "R": r, "B": b, **arguments})
 
 
@@ -47,17 +47,13 @@ def _recurrent(cell: Cell, arguments: dict[str, Any]) -> list[np.ndarray]:
     return results
 
 
+@np.errstate(all="ignore")  # infinities and NaN are legitimate values here
 def run(problem: Problem, arrays: Arrays) -> dict[str, np.ndarray]:
     """Compute all outputs of a problem, also those that its descriptor leaves out. Returns float64 arrays in DirectML's sizes.
 
     arrays: by field name (InputTensor, WeightTensor, ...), with the memory layout that the problem's sizes and strides
     describe, in any shape; optional ones may be missing or None.
     """
-    with np.errstate(all="ignore"):  # infinities and NaN are legitimate values here
-        return _run(problem, arrays)
-
-
-def _run(problem: Problem, arrays: Arrays) -> dict[str, np.ndarray]:
     t, b, h = problem.steps, problem.batch, problem.hidden
     x = view(problem, arrays, "InputTensor", np.empty(0))[0]
     lengths = view(problem, arrays, "SequenceLengthsTensor", np.full(b, t)).reshape(b).astype(np.int64)
@@ -88,7 +84,7 @@ def initial_states(problem: Problem, arrays: Arrays) -> list[np.ndarray]:
 
 
 def direction_weights(problem: Problem, arrays: Arrays, direction: int) -> list[np.ndarray]:
-    """One direction's W, R, Wb, Rb and peephole weights, each with the gate as its first dimension."""
+    """Return one direction's W, R, Wb, Rb and peephole weights, each with the gate as its first dimension."""
     gates, h = len(problem.cell.gates), problem.hidden
     w = view(problem, arrays, "WeightTensor", np.empty(0))[0, direction].reshape(gates, h, problem.input_size)
     r = view(problem, arrays, "RecurrenceTensor", np.empty(0))[0, direction].reshape(gates, h, h)
@@ -106,7 +102,7 @@ Step = Callable[..., list[np.ndarray]]
 
 
 def gru_step(problem: Problem, direction: int, w: np.ndarray, r: np.ndarray, wb: np.ndarray, rb: np.ndarray, _: Any) -> Step:
-    """ONNX GRU-22's equations for one row; gates z r h."""
+    """Return a function that runs a step of ONNX GRU-22's equations for one row; gates z r h."""
     f, g = problem.activation(direction, 0), problem.activation(direction, 1)
 
     def step(x: np.ndarray, h: np.ndarray) -> list[np.ndarray]:
@@ -123,7 +119,7 @@ def gru_step(problem: Problem, direction: int, w: np.ndarray, r: np.ndarray, wb:
 
 def lstm_step(problem: Problem, direction: int, w: np.ndarray, r: np.ndarray, wb: np.ndarray, rb: np.ndarray,
               p: np.ndarray) -> Step:
-    """ONNX LSTM-22's equations for one row; gates i o f c, peepholes i o f. Clip bounds the inputs of f and g, not of h."""
+    """Return a step of ONNX LSTM-22 for one row; gates i o f c, peepholes i o f. Clip bounds inputs of f and g, not of h."""
     f, g, h_activation = (problem.activation(direction, index) for index in range(3))
     has_peephole = problem.has("PeepholeTensor")  # without peepholes, an infinite c must not be multiplied by 0
 
@@ -142,7 +138,7 @@ def lstm_step(problem: Problem, direction: int, w: np.ndarray, r: np.ndarray, wb
 
 
 def rnn_step(problem: Problem, direction: int, w: np.ndarray, r: np.ndarray, wb: np.ndarray, rb: np.ndarray, _: Any) -> Step:
-    """ONNX RNN-22's equation for one row."""
+    """Return a function that runs a step of ONNX RNN-22's equation for one row."""
     f = problem.activation(direction, 0)
     return lambda x, h: [f(_clip(problem, w[0] @ x + r[0] @ h + wb[0] + rb[0]))]
 

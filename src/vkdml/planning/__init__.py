@@ -1,1 +1,1 @@
-"""How a device computes it: facts about devices, ways to cut a problem, their costs, and the dispatches. No Vulkan here."""
+"""Plans how a device computes an operator: facts about devices, tilings, their costs, and dispatches. No Vulkan here."""

@@ -1,17 +1,17 @@
-"""The facts about a device that plans are made of, and how parts are laid out in one of its buffers."""
+"""The facts about a device that plans depend on, and the layout of several parts in one buffer."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..operators.whole_numbers import round_up
+from ..operators.checks import round_up
 
-ALIGNMENT = 256  # DirectML's of resources, and the largest that Vulkan lets a device ask for
+ALIGNMENT = 256  # bytes: DirectML's alignment of resources, and the largest that Vulkan lets a device require
 
 
 def laid_out(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
-    """Offsets at which the named parts of so many bytes begin in one buffer, and that buffer's size."""
+    """Lay parts out in one buffer. sizes: bytes of each part, by name. Returns the parts' offsets and the buffer's size."""
     places, end = {}, 0
     for name, size in sizes.items():
         places[name] = end
@@ -21,18 +21,18 @@ def laid_out(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """A Vulkan device and its limits, sizes in bytes. What is known of its driver beyond them is in `profiles`.
+    """A Vulkan device and its limits, sizes in bytes. `profiles` knows more about drivers.
 
-    index: its place in the loader's list. cores: of the processor that this process may run on. vendor, device_id: mostly
-    those of PCI. driver_id: Vulkan's number for the driver, VkDriverId. unified_memory: the host's memory is the device's.
-    memory: the size of the heap that buffers come from. Where the driver does not say, these are 0: driver_id; compute_units,
-    what a GPU's driver calls so; min_subgroup_size and max_subgroup_size, between which its compiler chooses;
-    max_workgroup_subgroups; memory; max_allocation, the most bytes of one allocation. storage_buffer_alignment: of where a
-    tensor begins in a buffer; Vulkan allows no more than 256. subgroup_size_control: a dispatch may say which size of
-    subgroups it needs. storage_16bit: shaders may read and write 16 bits of a buffer. pipeline_cache_uuid: of the driver's
-    build, in hexadecimal, empty where it is not known. queue_family, host_memory_type: the driver's numbers for the queues,
-    and for the memory that the host sees, which are taken. uuid: the device's own. pci_address: as lspci has it,
-    0000:01:00.0; empty where the driver does not say.
+    index: its place in the loader's list. cores: processor cores that this process may use. vendor, device_id: PCI's numbers,
+    mostly. driver_id: VkDriverId. compute_units: of a GPU, as its driver counts them. min_subgroup_size, max_subgroup_size: the
+    range in which its compiler chooses. memory: the size of the heap that buffers come from. max_allocation: most bytes of one
+    allocation. These are 0 if the driver does not report them: driver_id, compute_units, min_subgroup_size, max_subgroup_size,
+    max_workgroup_subgroups, memory, max_allocation. unified_memory: whether the host's memory is the device's.
+    storage_buffer_alignment: of a tensor's offset in a buffer, at most 256. subgroup_size_control: whether a dispatch may
+    require a subgroup size. storage_16bit: whether shaders may access single 16-bit elements of buffers. pipeline_cache_uuid:
+    identifies the driver's build, in hexadecimal; empty if unknown. queue_family, host_memory_type: the indices of the queues,
+    and of the memory visible to the host, that are used. uuid: the device's. pci_address: as lspci writes it, 0000:01:00.0;
+    empty if the driver does not report it.
     """
 
     index: int
@@ -73,9 +73,9 @@ class DeviceInfo:
         return f"{self.name} ({self.driver} {self.driver_version})"
 
     def answers_to(self, wanted: int | str) -> int:
-        """2 for its index, UUID or PCI address, 1 for a part of its name, in any case, that is no number alone; else 0.
+        """Rate how well a word names this device: 2 for its index, UUID or PCI address, 1 for a part of its name, else 0.
 
-        Also as tools write them: GPU-... before the UUID, 00000000:01:00.0 and 01:00.0.
+        Case is ignored. The forms of other tools count too: GPU-... before the UUID, 00000000:01:00.0 and 01:00.0.
         """
         if not isinstance(wanted, str):
             return 2 * (wanted == self.index)
@@ -83,10 +83,10 @@ class DeviceInfo:
         if word.removeprefix("gpu-") == self.uuid or word in (
                 str(self.index), self.pci_address, f"0000{self.pci_address}", self.pci_address.removeprefix("0000:")):
             return 2
-        return int(word in self.name.lower() and not word.isdigit())  # an index that there is not is in many names
+        return int(word in self.name.lower() and not word.isdigit())  # a wrong index would match digits in names
 
     def has_subgroups_of(self, size: int, workgroup: int) -> bool:
-        """Whether a dispatch with workgroups of so many invocations may say that it needs subgroups of this size."""
+        """Whether a dispatch with workgroups of this many invocations may require subgroups of this size."""
         return (self.subgroup_size_control and self.min_subgroup_size <= size <= self.max_subgroup_size
                 and size & size - 1 == 0 and workgroup <= size * self.max_workgroup_subgroups)
 

@@ -1,13 +1,13 @@
 """One table: a row for each GPU, with every figure that the planner (profiles.py) and the check of compiled kernels (`make
 gpu-check`) use. None was measured here.
 
-Sources. What a unit has: AMD's papers and instruction set guides of Vega, CDNA 2 and RDNA to RDNA 4, NVIDIA's papers on Turing,
+Sources. Of units: AMD's papers and instruction set guides of Vega, CDNA 2 and RDNA to RDNA 4, NVIDIA's papers on Turing,
 Ampere (GA100 and GA102), Hopper, Ada and Blackwell, Intel's papers on Gen9 and its GPU Occupancy Calculator (Xe-LP to Xe2),
-Arm's data sheet and guide to Valhall, Mesa's tables for Adreno, what the Asahi project found out for Apple. most_weights and
-other_registers: what Mesa's compilers made of prototypes of the step kernels. units, clock (of boost) and memory_rate: the
-makers' data sheets, rounded, memory of integrated GPUs down. cache_rate: what others have measured in public, rounded; where a
-comment says bytes a cycle, that is the maker's, times the clock. latency is 500 cycles and seen 750 where nobody has published
-better; meeting is what is told of persistent kernels, 1.5 to 4 us.
+Arm's data sheet and guide to Valhall, Mesa's tables for Adreno, the Asahi project's findings for Apple. most_weights and
+other_registers: prototypes of the step kernels, compiled by Mesa. units, clock (of boost) and memory_rate: the makers' data
+sheets, rounded, memory of integrated GPUs down. cache_rate: others' public measurements, rounded; where a comment gives bytes a
+cycle, the maker's figure times the clock. latency is 500 cycles and seen is 750, unless better figures are published; meeting
+is 1.5 to 4 us, as reported for persistent kernels.
 """
 
 from __future__ import annotations
@@ -18,44 +18,40 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, kw_only=True)
 class GpuRates:
-    """What a GPU's units have and do. A unit is what runs a whole workgroup: a compute unit, an SM, an Xe-core."""
+    """The resources and rates of a GPU. A unit runs whole workgroups: it is a compute unit, an SM or an Xe-core."""
 
     units: int
-    clock: float               # cycles in a second
-    # What a unit does
-    simds: int                 # that each issue an instruction in a cycle
-    simd_lanes: int            # float32 multiply-adds of each of them in a cycle
-    # What the invocations of a unit share
-    subgroups: int             # that each SIMD holds side by side, at most
-    subgroup_width: int        # of so many invocations
-    registers: int             # of 32 bits
-    invocation_registers: int  # the most of one invocation, at the width of subgroup that the compiler takes
-    other_registers: int = 48  # of one beside its weights and sums, in a step kernel: Mesa's compilers take 24 to 72
-    most_weights: int          # registers of resident weights of one invocation without spills
-    unit_shared_bytes: int     # shared memory, of all its workgroups together
-    sinks_loads: bool = False  # its compiler moves loads to where they are used, where a tile has one row: no registers before
-    # Bytes
-    shared_rate: float = 128   # in a cycle of a unit, from shared memory
-    unit_cache_rate: float = 64  # in a cycle of a unit, from the second-level cache
-    cache_rate: float          # in a second, from the second-level cache, all units together
-    memory_rate: float         # in a second, from memory
-    # Seconds
-    latency: float             # of a load from memory or the second-level cache that nothing hides
-    meeting: float             # of a barrier between workgroups
-    seen: float                # until another workgroup sees a stored word: a store, a load and half a poll
+    clock: float               # cycles a second
+    simds: int                 # SIMDs of a unit, each of which issues an instruction a cycle
+    simd_lanes: int            # float32 multiply-adds of a SIMD in a cycle
+    subgroups: int             # most subgroups that a SIMD holds at once
+    subgroup_width: int        # invocations of such a subgroup
+    registers: int             # 32-bit registers of a unit
+    invocation_registers: int  # most registers of an invocation, with the subgroup width that the compiler chooses
+    other_registers: int = 48  # registers besides weights and sums in a step kernel: Mesa's compilers take 24 to 72
+    most_weights: int          # most registers of resident weights that an invocation has without spills
+    unit_shared_bytes: int     # shared memory of a unit, for all its workgroups together
+    sinks_loads: bool = False  # whether the compiler moves loads to their use if a tile has one row, which saves registers
+    shared_rate: float = 128   # bytes that a unit reads from shared memory in a cycle
+    unit_cache_rate: float = 64  # bytes that a unit reads from the second-level cache in a cycle
+    cache_rate: float          # bytes a second that all units together read from the second-level cache
+    memory_rate: float         # bytes a second that all units together read from memory
+    latency: float             # seconds of a load from memory or the second-level cache, if nothing hides it
+    meeting: float             # seconds of a barrier between workgroups
+    seen: float                # seconds until another workgroup sees a stored word: a store, a load and half a poll
 
     @property
     def lanes(self) -> int:
-        """Multiply-adds of a unit in a cycle: no dual issue."""
+        """Multiply-adds of a unit in a cycle, without dual issue."""
         return self.simds * self.simd_lanes
 
     @property
     def most_invocations(self) -> int:
-        """Number of invocations that a unit holds side by side."""
+        """How many invocations a unit holds at once."""
         return self.simds * self.subgroups * self.subgroup_width
 
 
-# How many units GPUs have whose drivers do not say: what is found first in the device's name
+# How many units GPUs have whose drivers do not report it, by the first pattern that is found in the device's name
 _NAMED_UNITS = {
     r"Intel.*Max 1550": 64, r"Intel.*Max 1100": 56,
     r"Arc.*A770": 32, r"Arc.*A750": 28, r"Arc.*A(580|730M)": 24, r"Arc.*A550M": 16, r"Arc.*A3[578]0|Arc.*A[45]0\b": 8,
@@ -69,49 +65,49 @@ _NAMED_UNITS = {
 
 
 def named_units(name: str) -> int:
-    """Number of units by a device's name; 0: that does not say it."""
+    """Look up the number of units by a device's name; 0 if the name does not tell."""
     return next((units for pattern, units in _NAMED_UNITS.items() if re.search(pattern, name)), 0)
 
 
-# A compute unit, half a work-group processor, has 2 SIMDs of 32 lanes, with 128 KiB of registers and 16 waves each. The clock
-# is what its kind has: 2.1 to 2.6
+# RDNA: a compute unit, half a work-group processor, has 2 SIMDs of 32 lanes, with 128 KiB of registers and 16 waves each. GPUs
+# of this kind have clocks of 2.1 to 2.6 GHz
 _RX_6700_XT = GpuRates(
     units=40, clock=2.2e9, simds=2, simd_lanes=32, subgroups=16, subgroup_width=32,
     registers=65_536, invocation_registers=256, other_registers=24, most_weights=192,
     unit_shared_bytes=65_536, cache_rate=2.2e12, memory_rate=384e9, latency=230e-9, meeting=2.5e-6, seen=0.35e-6)
-# The large GPUs of RDNA 3 and 4 have half as many registers again. The clock is between those for games and of boost
+# The large GPUs of RDNA 3 and 4 have 1.5 times as many registers. The clock is between the game clock and the boost clock
 _RX_7900_XTX = replace(_RX_6700_XT, units=96, clock=2.4e9, registers=98_304, cache_rate=5e12, memory_rate=960e9)
 
-# A compute unit has 4 SIMDs of 16 lanes, with 64 KiB of registers and 10 waves of 64 each, in CDNA 2 8; the second-level cache
-# has 16 channels of 64 bytes a cycle, in CDNA 2 32 of 128
+# GCN and CDNA 2: a compute unit has 4 SIMDs of 16 lanes, with 64 KiB of registers and 10 (CDNA 2: 8) waves of 64 each. The
+# second-level cache has 16 channels of 64 bytes a cycle (CDNA 2: 32 of 128)
 _VEGA_64 = GpuRates(
     units=64, clock=1.5e9, simds=4, simd_lanes=16, subgroups=10, subgroup_width=64,
     registers=65_536, invocation_registers=256, most_weights=192, unit_shared_bytes=65_536,
     cache_rate=1.6e12, memory_rate=484e9, latency=450e-9, meeting=3e-6, seen=0.7e-6)
 
-# GA102 and Ada: an SM has 4 SIMDs of 32 lanes, 256 KiB of registers, 48 warps, and 100 KiB of shared memory. Nobody says what
-# the second-level cache's rate is: the more careful of two guesses
+# GA102 and Ada: an SM has 4 SIMDs of 32 lanes, 256 KiB of registers, 48 warps, and 100 KiB of shared memory. The rate of the
+# second-level cache is not published: this is the lower of two guesses
 _RTX_3090 = GpuRates(
     units=82, clock=1.7e9, simds=4, simd_lanes=32, subgroups=12, subgroup_width=32,
     registers=65_536, invocation_registers=255, other_registers=24, most_weights=192, unit_shared_bytes=102_400,
     cache_rate=2.5e12, memory_rate=936e9, latency=300e-9, meeting=2.5e-6, seen=0.45e-6)
-# Turing: 16 lanes, 32 warps, 64 KiB, and 16 units for loads and stores, so 64 bytes a cycle. Both this and 800 bytes a cycle
+# Turing: an SM has 16 lanes, 32 warps, 64 KiB, and 16 load/store units, so 64 bytes a cycle. Both this and 800 bytes a cycle
 # from TU104's cache were measured on the T4 (Jia et al., Dissecting the NVidia Turing T4 GPU via Microbenchmarking)
 _RTX_2070_SUPER = replace(
     _RTX_3090, units=40, clock=1.8e9, simd_lanes=16, subgroups=8, unit_shared_bytes=65_536, shared_rate=64,
     cache_rate=1.4e12, memory_rate=448e9)
 
 # An Xe-core has 16 engines of 8 lanes (Xe2: 8 of 16) with 8 threads each, 128 registers in a lane of a thread, and 128 KiB of
-# shared memory. In wider subgroups an invocation has half as many. Nobody says what the second-level cache's rate is: the more
-# careful of two guesses
+# shared memory. In wider subgroups an invocation has half as many registers. The rate of the second-level cache is not
+# published: this is the lower of two guesses
 _ARC_B580 = GpuRates(
     units=named_units("Arc B580"), clock=2.7e9, simds=8, simd_lanes=16, subgroups=8, subgroup_width=16,
     registers=131_072, invocation_registers=128, other_registers=32, most_weights=80, sinks_loads=True,
     unit_shared_bytes=131_072, cache_rate=1.3e12, memory_rate=456e9, latency=400e-9, meeting=3e-6, seen=0.5e-6)
 _OF_8_LANES = replace(_ARC_B580, simds=16, simd_lanes=8, subgroup_width=8)
 
-# A shader processor has 192 KiB of registers, 16 waves of 128, and 32 KiB of shared memory. An invocation may have 192
-# registers: where nearly all are needed, Mesa's compiler spills on Adreno 618
+# Adreno: a shader processor has 192 KiB of registers, 16 waves of 128, and 32 KiB of shared memory. An invocation may have 192
+# registers, but Mesa's compiler spills on Adreno 618 if nearly all are needed
 _ADRENO_740 = GpuRates(
     units=named_units("Adreno 740"), clock=0.68e9, simds=2, simd_lanes=64, subgroups=8, subgroup_width=128,
     registers=49_152, invocation_registers=156, most_weights=48, unit_shared_bytes=32_768, shared_rate=64,
@@ -126,36 +122,37 @@ GPUS = {
     "Instinct MI210": replace(_VEGA_64, units=104, clock=1.7e9, subgroups=8, cache_rate=6.9e12, memory_rate=1.6e12),
     "RTX 2070 Super": _RTX_2070_SUPER,
     "RTX 2080": replace(_RTX_2070_SUPER, units=46, clock=1.7e9),
-    # 16 lanes, 64 warps, 164 KiB. 5120 bytes a cycle from the cache would be 7.2e12; 4.8e12 are reached (NVIDIA's forum). 40 GB
+    # An SM has 16 lanes, 64 warps, 164 KiB. The cache's 5120 bytes a cycle are 7.2e12, of which 4.8e12 are reached (NVIDIA's
+    # forum). This is the A100 of 40 GB
     "A100": replace(_RTX_3090, units=108, clock=1.4e9, simd_lanes=16, subgroups=16, unit_shared_bytes=167_936,
                     cache_rate=4.8e12, memory_rate=1.55e12),
     "RTX 3090": _RTX_3090,
     "RTX 4090": replace(_RTX_3090, units=128, clock=2.5e9, cache_rate=5e12, memory_rate=1.01e12),
     "RTX 5090": replace(_RTX_3090, units=170, clock=2.4e9, cache_rate=6e12, memory_rate=1.79e12),
-    # 64 warps, 228 KiB
+    # An SM has 64 warps and 228 KiB of shared memory
     "H200": replace(_RTX_3090, units=132, clock=2e9, subgroups=16, unit_shared_bytes=233_472, cache_rate=5.5e12,
                     memory_rate=4.8e12),
     # Gen9: a subslice has 8 engines of 8 lanes with 7 threads each, and 64 KiB of shared memory
     "UHD 630": replace(_OF_8_LANES, units=3, clock=1.1e9, simds=8, subgroups=7, registers=57_344, unit_shared_bytes=65_536,
                        shared_rate=64, cache_rate=0.1e12, memory_rate=35e9),
-    # Xe-LP: 16 engines with 7 threads, and 64 KiB too. Its cache gives each of the 6 dual subslices 64 bytes a cycle
+    # Xe-LP: a dual subslice has 16 engines with 7 threads, 64 KiB of shared memory, and 64 bytes a cycle from the cache
     "Iris Xe": replace(_OF_8_LANES, units=named_units("Iris Xe"), clock=1.3e9, subgroups=7, registers=114_688,
                        unit_shared_bytes=65_536, cache_rate=0.5e12, memory_rate=65e9),
     "Arc A770": replace(_OF_8_LANES, units=named_units("Arc A770"), clock=2.1e9, cache_rate=2e12, memory_rate=560e9),
     "Arc B580": _ARC_B580,
     "Adreno 618": replace(_ADRENO_740, units=named_units("Adreno 618"), clock=0.7e9, cache_rate=0.05e12, memory_rate=15e9),
     "Adreno 740": _ADRENO_740,
-    # 1024 threads with 32 registers, or half as many with 64; shared memory is memory like any other, in the first-level cache
+    # Valhall: a core has 1024 threads with 32 registers, or 512 with 64; shared memory is plain memory in the first-level cache
     "Mali-G78": GpuRates(
         units=20, clock=0.8e9, simds=2, simd_lanes=16, subgroups=32, subgroup_width=16,
         registers=32_768, invocation_registers=64, most_weights=16, unit_shared_bytes=32_768, shared_rate=64,
         cache_rate=0.4e12, memory_rate=45e9, latency=630e-9, meeting=4e-6, seen=0.95e-6),
-    # A core has 128 lanes and 208 KiB of registers
+    # Apple's core has 128 lanes and 208 KiB of registers
     "M1": GpuRates(
         units=named_units("Apple M1"), clock=1.25e9, simds=4, simd_lanes=32, subgroups=8, subgroup_width=32,
         registers=53_248, invocation_registers=128, most_weights=48, unit_shared_bytes=61_440,
         cache_rate=0.4e12, memory_rate=65e9, latency=400e-9, meeting=4e-6, seen=0.6e-6),
-    # As little as one can expect of a GPU that nothing is known of
+    # The least that one can expect of an unknown GPU
     "unknown": GpuRates(
         units=16, clock=1e9, simds=2, simd_lanes=32, subgroups=16, subgroup_width=32,
         registers=32_768, invocation_registers=64, most_weights=16, unit_shared_bytes=32_768, shared_rate=64,

@@ -1,23 +1,23 @@
-"""The dispatches of a recurrent operator, with the kernels' specialization, as far as families share them."""
+"""Makes the dispatches of a recurrent operator, and their constants, as far as all families of kernels share them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from ..operators.checks import ceil_div
 from ..operators.problem import Problem
-from ..operators.whole_numbers import ceil_div
 from .dispatches import Dispatch, activation_constants, given, in_room, storing_halves
 from .options import STEPPED
 from .tiling import GATES, PACKED_HIDDEN, PACKED_INPUT, STATE, KernelTiling, Packing, Target, Tiling, TimedDispatches
 
-_PACK_WORKGROUP = 64  # on GPUs. CPU drivers run a subgroup to its end before the next: there, one is what has caches to itself
-# Loads that an invocation packs at least, as it divides to find its first, and invocations that suffice
+_PACK_WORKGROUP = 64  # on GPUs. CPU drivers run one subgroup after the other: there, a workgroup is a subgroup, for the caches
+# The fewest loads that an invocation packs, as finding its first one takes divisions; and the most invocations that gain time
 _LEAST_PACKED, _MOST_PACKERS = 8, 2**14
 
 
 def pack(target: Target, tiling: Tiling) -> tuple[Dispatch, ...]:
-    """The dispatches that pack the input's weights and the recurrent ones."""
+    """Make the dispatches that pack the input weights and the recurrent weights."""
     problem = tiling.problem
     peepholes = problem.cell.peepholes if problem.has("PeepholeTensor") else 0
     return (_pack(target, tiling, "WeightTensor", PACKED_INPUT, tiling.input,
@@ -47,8 +47,8 @@ def _pack(target: Target, tiling: Tiling, field: str, packed: str, packing: Pack
 
 
 def time_loop(target: Target, tiling: Tiling) -> tuple[Dispatch, ...]:
-    """All dispatches of an execution, in order. One starts a submission where it would make the one before too long."""
-    found, total = [], 0.0  # seconds of the submission that dispatches are added to
+    """Make all dispatches of an execution, in order. A new submission starts where the current one would take too long."""
+    found, total = [], 0.0  # total: seconds of the current submission
     for dispatch, seconds in tiling.dispatches(target):
         if seconds is not None:
             starts = total > 0 and total + seconds > target.profile.submission_seconds
@@ -59,12 +59,12 @@ def time_loop(target: Target, tiling: Tiling) -> tuple[Dispatch, ...]:
 
 
 def in_order(target: Target, tiling: Tiling) -> TimedDispatches:
-    """All dispatches of an execution whose time loop keeps its state between them: by chunks, or stepped by phases."""
+    """Make the dispatches of an execution whose time loop keeps its state between them: by chunks, or stepped by phases."""
     loop, projection, steps, push = tiling.loop, tiling.projection, tiling.problem.steps, push_constants(tiling)
     step, project = _step(tiling, push), projected(tiling, push) if projection else None
     phases = tiling.problem.loop.phases if loop.schedule == STEPPED else 1
     of_step = tiling.step_seconds(target) / phases
-    if loop.schedule == STEPPED:  # the state before the first step
+    if loop.schedule == STEPPED:  # this dispatch writes the state before the first step
         yield step(0, 0, 0, 0), 0.0
     for first, last in chunks(0, steps, projection.chunk_steps if projection else steps):
         if project:
@@ -79,7 +79,7 @@ def chunks(first: int, last: int, most: int) -> Iterator[tuple[int, int]]:
 
 
 def projected(tiling: Tiling, sizes: dict[str, int]) -> Callable[[int, int], Dispatch]:
-    """A dispatch of the projection for the first and last step."""
+    """Return a function that makes a dispatch of the projection from its first and last step."""
     projection = tiling.projection
     assert projection
     constants = {
@@ -90,11 +90,16 @@ def projected(tiling: Tiling, sizes: dict[str, int]) -> Callable[[int, int], Dis
     return lambda first, last: Dispatch(
         projection.kernel, constants, buffers, (GATES,),
         (projection.groups_of_units, tiling.dispatched_tiles(last - first), tiling.problem.directions),
-        sizes | {"first_step": first, "last_step": last, "phase": 0, "gates_step": first})
+        sizes | place(first, last, 0, first))
+
+
+def place(first: int, last: int, phase: int, gates_step: int, last_slot: int = 0) -> dict[str, int]:
+    """Make the push constants that place a dispatch in the sequence. gates_step: the step that the projection starts with."""
+    return {"first_step": first, "last_step": last, "phase": phase, "gates_step": gates_step, "last_slot": last_slot}
 
 
 def _step(tiling: Tiling, sizes: dict[str, int]) -> Callable[[int, int, int, int], Dispatch]:
-    """A dispatch of the time loop for the first and last step, the phase, and the step that the projection starts with."""
+    """Return a function that makes a time loop's dispatch from its first and last step, phase, and first projected step."""
     loop, problem, constants = tiling.loop, tiling.problem, loop_constants(tiling)
     of_input = {"Gates": GATES} if tiling.projection else {"InputWeights": PACKED_INPUT, **given(problem, "InputTensor")}
     outputs = given(problem, "OutputSequenceTensor", "OutputSingleTensor", "OutputCellSingleTensor")
@@ -103,8 +108,7 @@ def _step(tiling: Tiling, sizes: dict[str, int]) -> Callable[[int, int, int, int
     buffers = {"State": STATE, "HiddenWeights": PACKED_HIDDEN, **of_input, **inputs, **outputs}
     groups = (loop.tiles, problem.directions, loop.parts)
     return lambda first, last, phase, gates_step: Dispatch(
-        loop.kernel, constants, buffers, writes, groups,
-        sizes | {"first_step": first, "last_step": last, "phase": phase, "gates_step": gates_step},
+        loop.kernel, constants, buffers, writes, groups, sizes | place(first, last, phase, gates_step),
         subgroup_size=loop.subgroup_size)
 
 
@@ -119,22 +123,22 @@ def loop_constants(tiling: Tiling) -> dict[str, int]:
 
 
 def push_constants(tiling: Tiling) -> dict[str, int]:
-    """Push constants that all dispatches of the time loop and of the projection have."""
+    """Make the push constants that all dispatches of the time loop and of the projection have."""
     problem = tiling.problem
     strides = {name: value for field, prefix, dims, letters in _IN_PLACE
                for name, value in _strides(problem, field, prefix.lower(), dims, letters).items()}
-    return {"steps": problem.steps, "batch": problem.batch, "tiles": tiling.loop.tiles, "last_slot": 0, **strides}
+    return {"steps": problem.steps, "batch": problem.batch, "tiles": tiling.loop.tiles, **strides}
 
 
 def _kernel_constants(tiling: KernelTiling, packing: Packing) -> dict[str, int]:
-    """packing: of the weights that the kernel multiplies by."""
+    """Make the constants of a kernel's tiling. packing: that of the weights that the kernel multiplies by."""
     return {
         "WORKGROUP": tiling.workgroup, "LANES": tiling.lanes, "ROWS": tiling.rows, "UNITS_AT_ONCE": tiling.units_at_once,
         "UNITS": tiling.units, "TOGETHER": packing.together, "IN_LINE": int(tiling.unrolled),
     }
 
 
-# Where the input is projected, the loop's kernels are the same for all of them
+# With a projection, the time loop never reads the input: its kernel is the same for all inputs
 _UNUSED_INPUT = {"INPUTS": 0, "INPUT_LOADS": 0, "X_IN_VECS": 0}
 
 

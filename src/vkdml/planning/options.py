@@ -1,4 +1,4 @@
-"""What a caller may force in a plan, and what of a tiling each option forces: one table."""
+"""The options that a caller may force in a plan, and a table of the values that they may have and how tilings show them."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ SCHEDULES = (SEQUENCE, STEPPED, PERSISTENT)
 BARRIER, FLOW = "barrier", "flow"
 MEETINGS = (BARRIER, FLOW)
 WORKSPACE_BYTES = 256 * 2**20
-# Bounds on it where memory is short, the largest first. They are few, so that what is compiled for one problem serves the next
+# Smaller workspaces for when memory is short, the largest first. They are few, so that problems share compiled kernels
 WORKSPACES = tuple(WORKSPACE_BYTES >> shift for shift in range(2, 14, 2))
 
 
 @dataclass(frozen=True)
 class Options:
-    """What to force instead of what the plan would choose, for tests and measurements; None leaves the choice.
+    """Forces choices of the plan, for tests and measurements. None leaves the choice to the plan.
 
-    What is forced runs so, or InvalidArgumentError names the option. Where persistent parts do not meet, what runs instead has
-    the forced kernel and rows, but a schedule of its own.
+    A forced option is kept, or InvalidArgumentError names it. If persistent parts do not meet, the fallback has the forced
+    kernel and rows, but its own schedule.
 
-    OPTIONS has the values that each may have.
+    OPTIONS lists the values that each option may have.
 
-    schedule: persistent is not there for float64; on a CPU driver only when it is forced, by the kernels for GPUs.
+    schedule: sequence, stepped or persistent. float64 has no persistent, and CPU drivers have it only when forced.
     meeting: how persistent parts wait for each other on a GPU.
-    parts: workgroups that share the units: at least 2 with stepped and persistent, else 1. On a GPU, one where a
-    workgroup has room for all units, unless it is forced.
+    parts: workgroups that share the units: at least 2 with stepped and persistent, else 1. On a GPU, 1 if a workgroup has room
+    for all units, unless it is forced.
     fused: multiply the input in the time loop (not in the kernels for GPUs, which always project it).
     lanes: use the kernels that shuffle (not persistent).
-    resident: of these, the ones whose recurrent weights stay in private memory (sequence).
+    resident: use those of them that keep the recurrent weights in private memory (sequence).
     rows: batch rows of a tile: 1 with float64.
     units_at_once: units that an invocation computes together; 1 without lanes.
-    register_loads, shared_loads: on a GPU, the loads of 16 bytes of recurrent weights of each gate that an invocation keeps in
-    registers, and in shared memory, for a whole dispatch; 0 where a workgroup computes its units in several turns.
-    workgroup: invocations of the time loop's workgroups: with lanes whole subgroups; on a GPU those of a multiple of 8
-    units, each of which has as many as follow from H.
-    shared_state: keep h in shared memory: with float64 and resident in sequence; on a GPU, where parts have a copy of a tile
-    there, unless it has no room.
+    register_loads, shared_loads: on a GPU, how many loads of 16 bytes of each gate's recurrent weights an invocation keeps in
+    registers, and in shared memory, for a whole dispatch; 0 if a workgroup computes its units in several turns.
+    workgroup: invocations of the time loop's workgroups: whole subgroups with lanes; on a GPU those for a multiple of 8 units,
+    where H decides how many each unit has.
+    shared_state: keep h in shared memory: with float64 and resident in sequence; on a GPU, unless a tile of h has no room
+    there.
     chunk_steps: most time steps that a dispatch runs.
     workspace_bytes: most memory for the projection's result; more time steps than fit go through in chunks. Unless it is
     forced, one step may have more.
@@ -62,7 +62,7 @@ class Options:
     workspace_bytes: int = WORKSPACE_BYTES
 
     def __post_init__(self) -> None:
-        """Raises InvalidArgumentError for what no device and no problem could have."""
+        """Raises InvalidArgumentError for values that no device and no problem could have."""
         for name, (values, _) in OPTIONS.items():
             value = getattr(self, name)
             is_right = value in values if isinstance(value, int) or not isinstance(values, range) else False
@@ -75,7 +75,7 @@ class Options:
 
 
 class Option(NamedTuple):
-    """values: all that it may be, beside None. of_tiling: what a tiling has of it; None: a bound that all tilings keep."""
+    """values: those allowed besides None. of_tiling: reads a tiling's value; None if the option is a bound that all keep."""
 
     values: Collection[Any]
     of_tiling: Callable[[Any], Any] | None = None
@@ -83,7 +83,7 @@ class Option(NamedTuple):
 
 _BOOLS = (False, True)
 
-# Families that know no such thing have what getattr is given last
+# A family without an attribute counts as having the default that getattr is given here
 OPTIONS = {
     "schedule": Option(SCHEDULES, lambda tiling: tiling.loop.schedule),
     "meeting": Option(MEETINGS, lambda tiling: tiling.loop.meeting),
@@ -91,7 +91,7 @@ OPTIONS = {
     "fused": Option(_BOOLS, lambda tiling: tiling.projection is None),
     "lanes": Option(_BOOLS, lambda tiling: tiling.loop.lanes > 1),
     "resident": Option(_BOOLS, lambda tiling: getattr(tiling.loop, "resident", False)),
-    "rows": Option(range(1, 32 + 1), lambda tiling: tiling.loop.rows),  # compilers take minutes over more, as of units_at_once
+    "rows": Option(range(1, 32 + 1), lambda tiling: tiling.loop.rows),  # compilers take minutes for more rows or units
     "units_at_once": Option(range(1, 8 + 1), lambda tiling: tiling.loop.units_at_once),
     "workgroup": Option(range(1, 2**31 + 1), lambda tiling: tiling.loop.workgroup),
     "shared_state": Option(_BOOLS, lambda tiling: tiling.loop.shared_state),
@@ -103,24 +103,24 @@ OPTIONS = {
 
 
 def forced(options: Options) -> dict[str, Any]:
-    """The options that are not left to the plan."""
+    """Return the options that are not left to the plan, by name."""
     return {field.name: getattr(options, field.name) for field in fields(Options)
             if getattr(options, field.name) != field.default}
 
 
 def forces_bounds_only(options: Options) -> bool:
-    """Whether every tiling has what is forced."""
+    """Whether only bounds are forced, which every tiling keeps."""
     return all(OPTIONS[name].of_tiling is None for name in forced(options))
 
 
 def has_all(tiling: Any, options: Options) -> bool:
-    """Whether a tiling has all that is forced."""
+    """Whether a tiling has the values of all forced options."""
     return all(of_tiling is None or getattr(options, name) in (None, of_tiling(tiling))
                for name, (_, of_tiling) in OPTIONS.items())
 
 
 def left_values(name: str, tilings: Iterable[Any]) -> str:
-    """What the option could be, so that one of the tilings is left."""
+    """Write the values that an option has in these tilings, for an error message."""
     of_tiling = OPTIONS[name].of_tiling
     if of_tiling is None:
         least = min(tiling.projection.step_bytes for tiling in tilings if tiling.projection)

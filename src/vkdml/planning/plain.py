@@ -1,14 +1,15 @@
-"""The plan of an operator without a time loop: its dispatches, and nothing to pack or to keep."""
+"""Plans the operators without a time loop: they only have dispatches, and no packed weights or state."""
 
 from __future__ import annotations
 
 import math
 import operator as op
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import InvalidArgumentError
-from ..operators.copy_problem import INDICES, CopyProblem, GatherProblem, Move, index_sizes
+from ..operators.checks import ceil_div
+from ..operators.copy_problem import INDICES, CopiedPart, CopyProblem, GatherProblem, index_sizes
 from ..operators.plain_problem import (
     MOST_DIMENSIONS,
     OUTPUT,
@@ -18,37 +19,27 @@ from ..operators.plain_problem import (
     GemmProblem,
     PlainProblem,
 )
-from ..operators.whole_numbers import ceil_div
 from .device_info import DeviceInfo
-from .dispatches import (
-    UNUSED,
-    WORKGROUPS_EVERYWHERE,
-    Dispatch,
-    activation_constants,
-    float_bits,
-    given,
-    in_room,
-    storing_halves,
-)
+from .dispatches import WORKGROUPS_EVERYWHERE, Dispatch, activation_constants, float_bits, given, in_room, storing_halves
 from .plan import Plan, check_limits
 from .profiles import profile
 
 _WORKGROUP = 64
-_GEMM_TILE = 32  # rows and columns of the output that a workgroup computes, of which an invocation has 4 each
+_GEMM_TILE = 32  # rows and columns of the output that a workgroup computes; an invocation computes 4 x 4 of them
 _GEMM_WORKGROUP = (_GEMM_TILE // 4) ** 2
-_GEMM_BLOCK = 16  # of K
-_MOST_PRODUCTS = 2**36  # multiply-adds of a submission: on slow GPUs some tenths of a second
+_GEMM_BLOCK = 16  # elements of K that are multiplied at a time
+_MOST_PRODUCTS = 2**36  # most multiply-adds of a submission: on slow GPUs they take some tenths of a second
 
 
 def plan(problem: PlainProblem, info: DeviceInfo) -> Plan:
-    """Raises InvalidArgumentError for what the device cannot hold."""
+    """Plan an operator without a time loop. Raises InvalidArgumentError for sizes that the device cannot hold."""
     built = Plan(initialize=(), execute=storing_halves(_DISPATCHES[type(problem)](problem, info), problem, info), internal={})
     check_limits(problem, info, built)
     return built
 
 
 def _function_dispatches(problem: ElementwiseProblem, info: DeviceInfo) -> tuple[Dispatch, ...]:
-    """One dispatch: a function of one tensor's elements."""
+    """Make one dispatch that applies an activation to each element."""
     source, target = problem.tensor("InputTensor"), problem.tensor(OUTPUT)
     elements = math.prod(source.sizes)
     constants = {"WORKGROUP": _WORKGROUP, "ELEMENT": problem.element.shader_id, **activation_constants((problem.function,), 1)}
@@ -58,41 +49,33 @@ def _function_dispatches(problem: ElementwiseProblem, info: DeviceInfo) -> tuple
 
 
 def _cast_dispatches(problem: CastProblem, info: DeviceInfo) -> tuple[Dispatch, ...]:
-    """One dispatch: a tensor's elements in another type."""
+    """Make one dispatch that converts each element to another type."""
     source, target = problem.tensor("InputTensor"), problem.tensor(OUTPUT)
-    elements = math.prod(target.sizes)
-    inner, push = _dimensions(target.sizes, {"input_stride": source.strides, "output_stride": target.strides})
-    constants = {"WORKGROUP": _WORKGROUP, "ELEMENT": problem.element.shader_id, "SOURCE": problem.source.shader_id,
-                 "INNER_DIMENSIONS": inner}
-    return (Dispatch("cast", constants, given(problem, "InputTensor", OUTPUT), (OUTPUT,), _groups_of(elements, info),
-                     {"elements": elements, **push}),)
+    constants = {"ELEMENT": problem.element.shader_id, "SOURCE": problem.source.shader_id}
+    strides = {"input_stride": source.strides, "output_stride": target.strides}
+    return (_by_element("cast", constants, given(problem, "InputTensor", OUTPUT), target.sizes, strides, info),)
 
 
 def _arithmetic_dispatches(problem: ArithmeticProblem, info: DeviceInfo) -> tuple[Dispatch, ...]:
-    """One dispatch: a sum, difference or product of two tensors' elements."""
+    """Make one dispatch that adds, subtracts or multiplies two tensors, element by element."""
     a, b, target = (problem.tensor(field) for field in ("ATensor", "BTensor", OUTPUT))
-    elements = math.prod(target.sizes)
-    inner, push = _dimensions(target.sizes, {"a_stride": a.strides, "b_stride": b.strides, "output_stride": target.strides})
-    constants = {"WORKGROUP": _WORKGROUP, "ELEMENT": problem.element.shader_id, "INNER_DIMENSIONS": inner,
-                 "SUBTRACTS": int(problem.operation is op.sub), "MULTIPLIES": int(problem.operation is op.mul),
-                 **activation_constants((problem.function or UNUSED,), 1)}
-    return (Dispatch("arithmetic", constants, given(problem, "ATensor", "BTensor", OUTPUT), (OUTPUT,),
-                     _groups_of(elements, info), {"elements": elements, **push}),)
+    constants = {"ELEMENT": problem.element.shader_id, "SUBTRACTS": int(problem.operation is op.sub),
+                 "MULTIPLIES": int(problem.operation is op.mul), **activation_constants((problem.function,), 1)}
+    strides = {"a_stride": a.strides, "b_stride": b.strides, "output_stride": target.strides}
+    return (_by_element("arithmetic", constants, given(problem, "ATensor", "BTensor", OUTPUT), target.sizes, strides, info),)
 
 
 def _copy_dispatches(problem: CopyProblem, info: DeviceInfo) -> tuple[Dispatch, ...]:
-    """A dispatch for each move: so an operator may have more inputs than a kernel has bindings."""
-    return tuple(_of_move(problem, move, info) for move in problem.moves)
+    """Make a dispatch for each copied part: so an operator may have more inputs than a kernel has bindings."""
+    return tuple(_part_dispatch(problem, move, info) for move in problem.moves)
 
 
-def _of_move(problem: CopyProblem, move: Move, info: DeviceInfo) -> Dispatch:
+def _part_dispatch(problem: CopyProblem, move: CopiedPart, info: DeviceInfo) -> Dispatch:
     source, target = problem.tensor(move.field).strides, problem.tensor(OUTPUT).strides
-    elements = math.prod(move.sizes)
     steps = tuple(stride * step for stride, step in zip(source, move.steps))
-    inner, push = _dimensions(move.sizes, {"input_stride": steps, "output_stride": target})
-    push |= {"elements": elements, "input_start": _place(source, move.starts), "output_start": _place(target, move.at)}
-    constants = {"WORKGROUP": _WORKGROUP, "ITEM_BYTES": problem.element.itemsize, "INNER_DIMENSIONS": inner}
-    return Dispatch("copy", constants, {"Input": move.field, "Output": OUTPUT}, (OUTPUT,), _groups_of(elements, info), push)
+    return _by_element("copy", {"ITEM_BYTES": problem.element.itemsize}, {"Input": move.field, "Output": OUTPUT}, move.sizes,
+                       {"input_stride": steps, "output_stride": target}, info,
+                       {"input_start": _place(source, move.starts), "output_start": _place(target, move.at)})
 
 
 def _place(strides: tuple[int, ...], index: tuple[int, ...]) -> int:
@@ -100,12 +83,12 @@ def _place(strides: tuple[int, ...], index: tuple[int, ...]) -> int:
 
 
 def _gather_dispatches(problem: GatherProblem, info: DeviceInfo) -> tuple[Dispatch, ...]:
-    """One dispatch. Each dimension of the output is one of the input's or one of the indices'."""
+    """Make one dispatch. Each dimension of the output comes from the input or from the indices."""
     source, indices, target = (problem.tensor(field) for field in ("InputTensor", INDICES, OUTPUT))
     axis, count = problem.axis, problem.index_dimensions
     of_input = (*source.strides[:axis], *[0] * count, *source.strides[axis + 1:])
     of_indices = (*[0] * axis, *index_sizes(indices.strides, count), *[0] * (len(source.sizes) - 1 - axis))
-    missing = len(target.sizes) - len(of_input)  # leading sizes of 1, left out of the output or, below 0, too many for it
+    missing = len(target.sizes) - len(of_input)  # how many more leading sizes of 1 the output has; below 0: fewer
     of_input, of_indices = ((*[0] * missing, *strides[max(-missing, 0):]) for strides in (of_input, of_indices))
     elements = math.prod(target.sizes)
     inner, push = _dimensions(target.sizes, {
@@ -119,16 +102,24 @@ def _gather_dispatches(problem: GatherProblem, info: DeviceInfo) -> tuple[Dispat
                      _groups_of(elements, info), push),)
 
 
+def _by_element(kernel: str, constants: dict[str, int], buffers: dict[str, str], sizes: tuple[int, ...],
+                strides: dict[str, tuple[int, ...]], info: DeviceInfo, starts: Mapping[str, int] = {}) -> Dispatch:
+    """Make a dispatch that computes each element of the output from those at its place. strides: as _dimensions takes them."""
+    inner, push = _dimensions(sizes, strides)
+    return Dispatch(kernel, {"WORKGROUP": _WORKGROUP, "INNER_DIMENSIONS": inner, **constants}, buffers, (OUTPUT,),
+                    _groups_of(math.prod(sizes), info), {"elements": math.prod(sizes), **push, **starts})
+
+
 def _groups_of(elements: int, info: DeviceInfo) -> tuple[int, int, int]:
-    """Workgroups for so many elements, which loop over the rest."""
+    """Choose the number of workgroups for this many elements. If it is limited, they loop over the rest."""
     return min(ceil_div(elements, _WORKGROUP), info.max_workgroup_count, WORKGROUPS_EVERYWHERE), 1, 1
 
 
 def _dimensions(sizes: tuple[int, ...], strides: dict[str, tuple[int, ...]]) -> tuple[int, dict[str, int]]:
-    """Dimensions as the shaders take them, with those merged that all tensors have without a gap between.
+    """Merge dimensions that are contiguous in all tensors, and make the push constants of those that are left.
 
-    strides: of each tensor, by the name of its push constants. Returns how many there are inside the outermost, and the push
-    constants: the innermost dimension has number 0, and the outermost the last.
+    strides: each tensor's, by the name of its push constants. Returns how many dimensions are inside the outermost, and the
+    push constants: the innermost dimension has number 0, and the outermost the last number.
     """
     merged: list[tuple[int, ...]] = []  # size and strides, the innermost first
     for size, *steps in list(zip(sizes, *strides.values()))[::-1]:
@@ -145,16 +136,18 @@ def _dimensions(sizes: tuple[int, ...], strides: dict[str, tuple[int, ...]]) -> 
 
 
 def _gemm_dispatches(problem: GemmProblem, info: DeviceInfo) -> tuple[Dispatch, ...]:
-    """Dispatches that keep to the device's workgroups and to the time of a submission: tiles of the output, a workgroup each.
+    """Make dispatches with a workgroup for each tile of the output, within the limits on workgroups and on a submission's time.
 
-    Raises InvalidArgumentError for a K with more loop iterations than the device's driver runs.
+    Raises InvalidArgumentError for a K that needs more loop iterations than the driver allows.
     """
     *batches, rows, columns = (1, 1, *problem.tensor(OUTPUT).sizes)[-4:]
-    _check_gemm_iterations(problem, info)
+    most = (profile(info).most_iterations - _GEMM_TILE**2 // _GEMM_WORKGROUP - 2) * _GEMM_BLOCK
+    if problem.inner > most:
+        raise InvalidArgumentError(problem.operator, "ATensor.Sizes", f"K = {problem.inner}", f"at most {most} on {info.name}")
     row_tiles, column_tiles = ceil_div(rows, _GEMM_TILE), ceil_div(columns, _GEMM_TILE)
     tiles = math.prod(batches) * row_tiles * column_tiles
     constants = {"WORKGROUP": _GEMM_WORKGROUP, "ELEMENT": problem.element.shader_id, "TILE": _GEMM_TILE, "BLOCK": _GEMM_BLOCK,
-                 "HAS_C": int(problem.has("CTensor")), **activation_constants((problem.function or UNUSED,), 1)}
+                 "HAS_C": int(problem.has("CTensor")), **activation_constants((problem.function,), 1)}
     push = {"row_tiles": row_tiles, "column_tiles": column_tiles, "inner_batches": batches[1], "rows": rows, "columns": columns,
             "inner": problem.inner, "alpha": float_bits(problem.alpha), "beta": float_bits(problem.beta),
             **_gemm_strides(problem)}
@@ -164,15 +157,8 @@ def _gemm_dispatches(problem: GemmProblem, info: DeviceInfo) -> tuple[Dispatch, 
                           {**push, "first_tile": first}, starts_submission=first > 0) for first in range(0, tiles, at_once))
 
 
-def _check_gemm_iterations(problem: GemmProblem, info: DeviceInfo) -> None:
-    stores = _GEMM_TILE**2 // _GEMM_WORKGROUP
-    most = (profile(info).most_iterations - stores - 2) * _GEMM_BLOCK
-    if problem.inner > most:
-        raise InvalidArgumentError(problem.operator, "ATensor.Sizes", f"K = {problem.inner}", f"at most {most} on {info.name}")
-
-
 def _gemm_strides(problem: GemmProblem) -> dict[str, int]:
-    """Strides by matrix and dimension. A transposed matrix is one of other strides."""
+    """Make push constants of the strides, by matrix and dimension. Transposing a matrix exchanges its strides."""
     transposed = dict(zip(("ATensor", "BTensor"), problem.transposed))
     push: dict[str, int] = {}
     for field, row, column in (("ATensor", "row", "k"), ("BTensor", "k", "column"), ("CTensor", "row", "column"),

@@ -1,16 +1,17 @@
-"""Problem + device -> plan. No Vulkan here, and on one machine the same problem always gives the same plan, but for what was
-measured of it (`Measured`).
+"""Chooses how to run a recurrent problem on a device. No Vulkan here. On one machine the same problem always gets the same
+plan, unless tilings were measured (`Measured`).
 
 Three schedules, one gate math (shaders/cells/):
 - sequence: a workgroup owns a direction and a tile of batch rows from the first time step to the last; a dispatch runs a
   chunk of steps.
 - stepped: the units are spread over several workgroups, the parts, and a dispatch runs one phase of one step.
-- persistent: they are spread so too, and a dispatch runs a chunk of steps; the parts wait for each other at a barrier of their
-  own or, in flow, for each word of h. Vulkan promises no progress of one workgroup while another waits, so waiting is bounded,
-  and a plan has a fallback. Only the kernels for GPUs know it, and unasked only GPUs have it, where all parts fit side by side.
+- persistent: the units are spread likewise, and a dispatch runs a chunk of steps; the parts wait for each other at a barrier of
+  their own or, in flow, for each word of h. Vulkan promises no progress of one workgroup while another waits, so waiting is
+  bounded, and a plan has a fallback. Only the kernels for GPUs have it. Unless forced, only GPUs on which all parts run at once
+  use it.
 
-Each with the input's part of all gates first, as one matrix product for many time steps (the projection). The kernels of CPU
-drivers and of float64 may multiply it in the loop instead (fused): one dispatch less, for few steps or few inputs.
+Each schedule computes the input's part of all gates first, as one matrix product for many time steps (the projection). Kernels
+for CPU drivers and for float64 may multiply it in the loop instead (fused): one dispatch less, for few steps or few inputs.
 
 Tilings are found and ranked for the representative of the problem's size class (size_classes.py), once; each is then fitted to
 the problem's own T and B. So kernels are chosen for a class, and a new length or batch costs no more than that arithmetic.
@@ -26,8 +27,9 @@ from typing import Any
 from ..errors import InvalidArgumentError, shown
 from ..operators.checks import CheckedOperator
 from ..operators.element_types import ElementType
+from ..operators.header.descs import DML_BINDING_PROPERTIES
 from ..operators.problem import Problem
-from .device_info import DeviceInfo
+from .device_info import DeviceInfo, laid_out
 from .dispatches import Dispatch
 from .families import FAMILIES
 from .loop_dispatches import pack, time_loop
@@ -35,16 +37,45 @@ from .options import PERSISTENT, STEPPED, WORKSPACE_BYTES, Options, forced, has_
 from .size_classes import with_sizes_of_class
 from .tiling import GATES, MEETING, Target, Tiling
 
-_MOST_STEPS_RECORDED = 2000  # stepped, a phase of a step is a dispatch, which takes some of the host's memory
+_MOST_STEPS_RECORDED = 2000  # most steps of stepped plans, as each phase of a step is a dispatch, which takes host memory
 _CLASSES_KEPT = 1024
 
 
 @dataclass(frozen=True)
-class Plan:
-    """internal: bytes of each buffer that is not the user's. initialize packs the weights; execute runs the operator.
+class OperatorMemory:
+    """The device memory that an operator takes: bytes by name. Its str() is a table.
 
-    Where execute may give up, timed_out is the buffer and its word that say so, and fallback runs the operator then. tiling:
-    the tiling that it was made of. seconds: of an execution, by the model. Both are None for an operator without a time loop.
+    tensors: the least sizes of the buffers that you bind. temporary: buffers that an execution needs. persistent: the packed
+    weights. If the device has its own memory, the host also has a copy of each tensor.
+    """
+
+    tensors: Mapping[str, int]
+    temporary: Mapping[str, int]
+    persistent: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        return sum(size for _, _, size in self.rows)
+
+    @property
+    def rows(self) -> list[tuple[str, str, int]]:
+        """A row for each buffer: its kind, name and bytes."""
+        groups = {"tensor": self.tensors, "temporary": self.temporary, "persistent": self.persistent}
+        return [(what, name, size) for what, sizes in groups.items() for name, size in sizes.items()]
+
+    def __str__(self) -> str:
+        rows = [*self.rows, ("total", "", self.total)]
+        widths = [max(len(str(row[column])) for row in rows) for column in range(3)]
+        return "\n".join(f"{what:<{widths[0]}}  {name:<{widths[1]}}  {size:>{widths[2]}}" for what, name, size in rows)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The dispatches that run an operator on a device: initialize packs the weights, execute runs the operator.
+
+    internal: bytes of each buffer that is not the user's. timed_out: the buffer, and its word, that report that execute gave
+    up; then fallback runs the operator. tiling: how it is run. seconds: of an execution, by the model. Both are None for an
+    operator without a time loop.
     """
 
     initialize: tuple[Dispatch, ...]
@@ -57,7 +88,7 @@ class Plan:
 
     @property
     def submissions(self) -> int:
-        """Number of submissions of an execution whose weights are packed. A fallback has its own."""
+        """How many submissions an execution takes once weights are packed. A fallback has its own."""
         return 1 + sum(dispatch.starts_submission for dispatch in self.execute[1:])
 
     @property
@@ -68,22 +99,50 @@ class Plan:
 
     @property
     def scratch(self) -> dict[str, int]:
-        """Bytes of what an execution needs beside them, by name."""
+        """Bytes of the other internal buffers, which an execution needs, by name."""
         return {name: size for name, size in self.internal.items() if name not in self.packed}
 
+    def memory(self, problem: CheckedOperator) -> OperatorMemory:
+        """List the memory that the plan's operator takes."""
+        return OperatorMemory(problem.tensor_bytes, self.scratch, self.packed)
 
-def plan(problem: Problem, info: DeviceInfo, options: Options = Options(), workspace_bytes: int | None = None
-         ) -> Plan:
-    """Choose kernels, tiles and chunks. workspace_bytes: of chunks, where memory is short; it changes no other choice.
+    def binding_properties(self, problem: CheckedOperator, temporary: Mapping[str, int]) -> DML_BINDING_PROPERTIES:
+        """Compute what an execution binds. temporary: bytes of each part of the temporary resource, by name."""
+        packing = () if problem.initialized else self.initialize
+        return DML_BINDING_PROPERTIES(_descriptors((*packing, *self.execute, *self.fallback)), laid_out(temporary)[1],
+                                      laid_out(self.packed)[1])
 
-    Raises InvalidArgumentError for an option that cannot be had, and for what the device cannot hold.
+    def initializer_descriptors(self, problem: CheckedOperator) -> int:
+        """Count an initializer's descriptors. It needs no other resource: the operator's persistent one is its output."""
+        return _descriptors(self.initialize if problem.initialized else ())
+
+    def __str__(self) -> str:
+        kernels = ", ".join(dict.fromkeys(dispatch.kernel for dispatch in self.execute))
+        text = f"{len(self.execute)} dispatches of {kernels} in {self.submissions} submissions"
+        if self.tiling is None:
+            return text
+        loop = self.tiling.loop
+        meeting = f" ({loop.meeting})" if loop.meeting else ""
+        return (f"{loop.schedule}{meeting}, parts {loop.parts}, rows {loop.rows}, steps of a dispatch {loop.chunk_steps}; "
+                f"{text}, estimated {1e3 * (self.seconds or 0):.3f} ms")
+
+
+def _descriptors(dispatches: Iterable[Dispatch]) -> int:
+    """Count the descriptors of dispatches: one for each buffer."""
+    return len({name for dispatch in dispatches for name in dispatch.buffers.values()})
+
+
+def plan(problem: Problem, info: DeviceInfo, options: Options = Options(), workspace_bytes: int | None = None) -> Plan:
+    """Choose kernels, tiles and chunks. workspace_bytes: a bound on chunks if memory is short; it changes no other choice.
+
+    Raises InvalidArgumentError for an option that no tiling has, and for sizes that the device cannot hold.
     """
     target = Target(problem, info, options, workspace_bytes=workspace_bytes)
     return plan_of(target, best(target))
 
 
 def plan_of(target: Target, tiling: Tiling) -> Plan:
-    """The plan that one of its tilings makes. Raises InvalidArgumentError for what the device cannot hold."""
+    """Make the plan of one of a target's tilings. Raises InvalidArgumentError for sizes that the device cannot hold."""
     built = Plan(pack(target, tiling), time_loop(target, tiling), tiling.internal, tiling=tiling,
                  seconds=tiling.run_seconds(target))
     if tiling.loop.schedule == PERSISTENT:
@@ -93,8 +152,8 @@ def plan_of(target: Target, tiling: Tiling) -> Plan:
 
 
 def check_limits(problem: CheckedOperator, info: DeviceInfo, plan: Plan) -> None:
-    """Refuse what the device cannot hold."""
-    sizes = plan.internal | {field: tensor.size_in_bytes for field, tensor in problem.tensors.items() if tensor}
+    """Refuse a plan whose buffers or workgroups exceed the device's limits."""
+    sizes = plan.internal | problem.tensor_bytes
     limit = info.max_storage_buffer_range
     for name, size in sizes.items():
         if size > limit:
@@ -109,7 +168,7 @@ def check_limits(problem: CheckedOperator, info: DeviceInfo, plan: Plan) -> None
 # The choice among tilings
 
 def best(target: Target) -> Tiling:
-    """The fastest in the problem's size class, as measured or else by the model, of those that can run the problem itself.
+    """Choose the fastest tiling of the size class, as measured or else by the model, that can run the problem itself.
 
     Raises InvalidArgumentError if there is none.
     """
@@ -117,19 +176,19 @@ def best(target: Target) -> Tiling:
 
 
 def tilings(target: Target) -> list[Tiling]:
-    """All of them, the fastest of the size class first. Raises InvalidArgumentError if there is none."""
+    """List all tilings that can run the problem, the fastest first. Raises InvalidArgumentError if there is none."""
     return list(_found(target))
 
 
 def fallbacks(target: Target, tiling: Tiling) -> list[Tiling]:
-    """What can run instead of a persistent tiling with the same packed weights and projection, the fastest first."""
+    """List the tilings that can replace a persistent one, with its packed weights and projection; the fastest first."""
     others = [other for other in tiling.fallbacks(target) if _has_a_step(target, other)
               and (other.loop.schedule != STEPPED or _can_be_stepped(target))]
     return sorted((_in_chunks(target, other) for other in others), key=lambda other: other.seconds(target))
 
 
 def best_of_each_way(tilings: Iterable[Tiling]) -> list[Tiling]:
-    """The first of each way to order the steps: of each schedule, and of each meeting."""
+    """Pick the first tiling of each way to order the steps: of each schedule, and of each meeting."""
     ways: dict[tuple[str, str | None], Tiling] = {}
     for tiling in tilings:
         ways.setdefault((tiling.loop.schedule, tiling.loop.meeting), tiling)
@@ -138,14 +197,14 @@ def best_of_each_way(tilings: Iterable[Tiling]) -> list[Tiling]:
 
 @lru_cache(_CLASSES_KEPT)
 def ranked(target: Target) -> tuple[Tiling, ...]:
-    """The tilings of the size class that the options allow, for its representative, the fastest by the model first."""
+    """List the tilings that the options allow for the size class's representative, the fastest by the model first."""
     target = Target(with_sizes_of_class(target.problem), target.info, target.options)
     found = [_in_chunks(target, tiling) for tiling in _listed(target) if has_all(tiling, target.options)]
     return tuple(sorted(found, key=lambda tiling: tiling.seconds(target)))
 
 
 def _listed(target: Target) -> Iterator[Tiling]:
-    """What the families have, if a step of it is within the device's loop iterations. Some has not all that is forced."""
+    """Yield the families' tilings whose steps keep to the limit on loop iterations. Some may lack forced options."""
     for family in FAMILIES[target.room]:
         yield from (one for one in family.tilings(target) if one.has_iterations(target.profile.most_iterations))
 
@@ -161,21 +220,21 @@ def _found(target: Target) -> Iterator[Tiling]:
 
 
 def _fitted(target: Target, tilings: Iterable[Tiling]) -> Iterator[Tiling]:
-    """Tilings of the size class, for the problem's own T and B, without those that cannot run it."""
+    """Fit tilings of the size class to the problem's own T and B, and leave out those that cannot run it."""
     tilings, found = list(tilings), False
     for tiling in tilings:
         fitted = _fit(target, tiling)
         if fitted and (fitted.loop.schedule != PERSISTENT or fallbacks(target, fitted)):
             found = True
             yield fitted
-    if not found:  # many dispatches are better than none
+    if not found:  # too many dispatches are better than an error
         yield from filter(None, (_fit(target, tiling, True) for tiling in tilings if tiling.loop.schedule == STEPPED))
 
 
 def _fit(target: Target, tiling: Tiling, in_any_number: bool = False) -> Tiling | None:
-    """A tiling of the size class, for the problem's own T and B, or None where it cannot run that.
+    """Fit a tiling of the size class to the problem's own T and B. Returns None if it cannot run the problem.
 
-    in_any_number: of dispatches.
+    in_any_number: whether it may have any number of dispatches.
     """
     loop, projection = replace(tiling.loop, problem=target.problem), tiling.projection
     if loop.schedule == STEPPED and not (_can_be_stepped(target) or in_any_number or target.options.schedule == STEPPED):
@@ -193,7 +252,7 @@ def _can_be_stepped(target: Target) -> bool:
 
 
 def _may_wait(target: Target, tiling: Tiling) -> bool:
-    """Whether a tiling may be chosen even if its workgroups wait for each other."""
+    """Whether a tiling's workgroups do not wait for each other, or waiting is forced, or it is safe on this device."""
     waits_by = tiling.loop.meeting
     if waits_by is None or target.options.schedule == PERSISTENT:
         return True
@@ -201,16 +260,17 @@ def _may_wait(target: Target, tiling: Tiling) -> bool:
 
 
 def _has_a_step(target: Target, tiling: Tiling) -> bool:
-    """Whether one step is within the limit. Parts with several tiles need more for a B above the representative's."""
+    """Whether one step keeps to the limit on loop iterations. With several tiles, a large B needs more than the class's."""
     return tiling.steps_within(target.profile.most_iterations) >= 1
 
 
-# What was measured
+# Measured tilings
 
 @dataclass(frozen=True)
 class Measured:
-    """The tiling that was the fastest of a size class, as `described`, and the seconds of each of its time steps, with what
-    they have of the projection and of submitting.
+    """The tiling that was measured as the fastest of a size class.
+
+    tiling: as `described` returns it. step_seconds: of a time step, with its share of the projection and of submitting.
     """
 
     tiling: Mapping[str, Any]
@@ -218,8 +278,9 @@ class Measured:
 
 
 def as_measured(target: Target, measured: Measured | None) -> Target:
-    """The target with the tiling that was measured as its fastest, and a model by which a step of it takes as long as measured.
-    The same target if nothing was measured, or a tiling that the families no longer have.
+    """Put the measured tiling first in a target, and scale its model so that a step takes as long as measured.
+
+    Returns the same target if nothing was measured, or if the families no longer have that tiling.
     """
     fastest = measured and next((one for one in ranked(target) if described(one) == measured.tiling), None)
     if not measured or not fastest:
@@ -231,7 +292,7 @@ def as_measured(target: Target, measured: Measured | None) -> Target:
 
 
 def described(part: Any) -> dict[str, Any]:
-    """All that tells a tiling from the others of its size class, as JSON can have it: not what is fitted to T and B."""
+    """Describe a tiling in JSON's types, apart from T and B, so that no other tiling of its size class is described alike."""
     values = {field.name: getattr(part, field.name) for field in fields(part) if field.name != "chunk_steps"}
     return {name: described(value) if is_dataclass(value) else list(value) if isinstance(value, tuple) else value
             for name, value in values.items() if not isinstance(value, Problem | ElementType)}
@@ -250,9 +311,9 @@ def _check_workgroup(target: Target) -> None:
 
 
 def _refusal(target: Target) -> InvalidArgumentError:
-    """The error that names the first option which none of the tilings has that have the ones before it.
+    """Make an error that names the first forced option that no tiling has together with the options before it.
 
-    Those are looked at that the families list with all options or, if these leave none, without any.
+    It looks at the tilings that the families list with all options or, if there are none, without options.
     """
     problem, info, options = target.problem, target.info, replace(target.options, workspace_bytes=WORKSPACE_BYTES)
     limit, sizes = info.max_storage_buffer_range, f"H = {problem.hidden}, I = {problem.input_size}"
@@ -280,13 +341,13 @@ def _refusal(target: Target) -> InvalidArgumentError:
 # Chunks
 
 def _most_step_bytes(target: Target) -> int:
-    """Most bytes of the projection of one time step: unless it is forced, the bound of many does not bound one."""
+    """Return the most bytes that one time step of the projection may have: only a forced workspace_bytes bounds it."""
     largest, options = target.info.max_storage_buffer_range, target.options
     return min(options.workspace_bytes, largest) if "workspace_bytes" in forced(options) else largest
 
 
 def _in_chunks(target: Target, tiling: Tiling) -> Tiling:
-    """The tiling with the most time steps that a dispatch of the time loop, and one of the projection, may run."""
+    """Give a tiling the most time steps that a dispatch of the time loop, and one of the projection, may run."""
     loop, projection, steps, info, options = tiling.loop, tiling.projection, target.problem.steps, target.info, target.options
     by_iterations = tiling.steps_within(target.profile.most_iterations)
     most = min(steps, options.chunk_steps or steps, by_iterations, tiling.most_steps(target))

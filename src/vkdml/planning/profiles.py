@@ -11,80 +11,80 @@ from dataclasses import dataclass, replace
 from .device_info import DeviceInfo
 from .gpus import GPUS, GpuRates, named_units
 
-MOST_ITERATIONS = 2**31  # where a driver ends no loops
-PRIVATE_ARRAYS = 16  # in the resident kernels, each indexed by constants alone
+MOST_ITERATIONS = 2**31  # most_iterations of drivers that end no loops
+PRIVATE_ARRAYS = 16  # how many the resident kernels have, each indexed by constants alone
 
 
 @dataclass(frozen=True)
 class ResidentRates:
-    """Seconds of a subgroup in the resident kernels."""
+    """How many seconds the work of a subgroup takes in the resident kernels."""
 
-    product: float             # of a column, for one gate and row
-    store: float = 10e-9       # of a weight of each invocation, to private memory
-    fetch: float = 0.75e-9     # of a weight of each invocation from beyond a core's cache, once a phase
-    cache_bytes: int = 512 * 1024
+    product: float             # seconds to multiply a column, for one gate and row
+    store: float = 10e-9       # seconds to store a weight of each invocation in private memory
+    fetch: float = 0.75e-9     # seconds to load a weight of each invocation from beyond the core's cache, once a phase
+    cache_bytes: int = 512 * 1024  # bytes of a core's cache
     barrier: float = 20e-9
-    load_shared: float = 1.8   # loads of h beside Rates.load, from shared memory
-    load_buffer: float = 2.8   # and from a buffer
+    load_shared: float = 1.8   # cost of a load of h from shared memory, as a multiple of Rates.load
+    load_buffer: float = 2.8   # cost of a load of h from a buffer, as a multiple of Rates.load
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Seconds of a subgroup."""
+    """How many seconds the work of a subgroup takes."""
 
-    load: float                # of 16 bytes by each invocation
-    product: float             # of 4 columns, for one gate and row
-    product_alone: float       # the same, where an invocation has one row and one unit, and so few sums
-    gate_math: float           # of one unit in each invocation, for one row
-    submission: float          # of a call, with the wait for it
-    dispatch: float            # of one that waits for the one before in the same submission
-    second_worker: float = 0.0  # to wake one, for parts of a tile or for the projection, once a call
-    late_worker: float = 0.0    # how much later it wakes in each dispatch after the first; other processes run too
-    resident: ResidentRates | None = None  # None: it does not run these kernels
+    load: float                # seconds to load 16 bytes in each invocation
+    product: float             # seconds to multiply 4 columns, for one gate and row
+    product_alone: float       # seconds to multiply 4 columns if an invocation has one row and one unit, and so few sums
+    gate_math: float           # seconds to compute one unit's gates in each invocation, for one row
+    submission: float          # seconds to submit a call and wait for it
+    dispatch: float            # seconds to run a dispatch that waits for the one before it in the same submission
+    second_worker: float = 0.0  # seconds to wake a second worker for parts of a tile or for the projection, once a call
+    late_worker: float = 0.0    # how much later that worker wakes in each further dispatch, as other processes run too
+    resident: ResidentRates | None = None  # None: the driver does not run the resident kernels
 
 
 @dataclass(frozen=True)
 class CompileShares:
-    """Seconds of compiling, as the share of them that each execution is charged."""
+    """How many seconds of compiling each execution is charged when tilings are ranked."""
 
-    row_of_unit: float = 0.0           # of a row of a tile, for each unit that an invocation computes
-    resident_loop: float = 0.55e-3     # of the resident kernels: 1 to 5 s, with that of their products
-    resident_product: float = 0.0      # of each of these, as they are unrolled
+    row_of_unit: float = 0.0           # seconds for each row of a tile and each unit that an invocation computes
+    resident_loop: float = 0.55e-3     # seconds for a resident kernel, which takes 1 to 5 s to compile with its products
+    resident_product: float = 0.0      # seconds for each product of a resident kernel, as products are unrolled
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DeviceProfile:
-    """A row of PROFILES. Each equals itself alone."""
+    """The limits and rates of a family of drivers: a row of PROFILES. Two rows are never equal."""
 
     # How a device is recognized
     is_cpu: bool
     type: str | None = None        # DeviceInfo.type; None: any
     vendor: int | None = None      # DeviceInfo.vendor; None: any
-    names: str = ""                # a regular expression that is found in its name
-    least_subgroup: int = 0        # the narrowest that its compiler makes is at least so wide
+    names: str = ""                # a regular expression that is found in the device's name
+    least_subgroup: int = 0        # the compiler's narrowest subgroup has at least this size
     driver: str | None = None      # the driver's name; None: any
-    since_mesa: int = 0            # the driver's major version of Mesa; 0: any
-    is_known: bool = False         # it has passed the tests; others test themselves before they are first used
-    # What it runs
-    prefers_shuffles: bool = False  # the kernels that shuffle are chosen where the device has subgroup shuffles
-    tuned: bool = False            # the model is a guess: what it thinks best is timed, persistent too
-    coherent_flow: bool = False    # in flow, its compiler makes volatile loads that pass the cache to which words are stored
+    since_mesa: int = 0            # the least major version of Mesa; 0: any driver
+    is_known: bool = False         # whether it has passed the tests; other drivers are tested before their first use
+    # Kernels that run on it
+    prefers_shuffles: bool = False  # whether to choose the kernels that shuffle if the device has subgroup shuffles
+    tuned: bool = False            # whether the model is a guess, so that its best tilings are timed, persistent ones too
+    coherent_flow: bool = False    # whether volatile loads in flow bypass the cache that words are stored to
     # Limits
-    workers: int | None = None     # subgroups that run side by side; None: as many as the process has cores
-    core_subgroups: int = 1        # of those, subgroups of one workgroup: it has one core
-    most_parts: int | None = None  # of a tile in other kernels than gpu; None: as many as leave every core its own
-    most_workgroup: int = 128      # invocations in the time loop, of the float64 kernels and of parts in the gpu kernels
-    most_unrolled: int | None = None  # rows times units of a tile, where blocks of loads are unrolled; None: they are loops
-    most_resident_products: int = 2048  # of an invocation of the resident kernels, all unrolled: compiling takes long with more
-    most_iterations: int = MOST_ITERATIONS  # of an invocation's loops in a dispatch, all together
-    spins: int = 100_000           # looks in vain of a persistent part in one wait, after which it gives up: tens of ms
-    submission_seconds: float = 0.5  # most work in one, by the model or as measured: drivers kill what runs for seconds
-    # Seconds
+    workers: int | None = None     # subgroups that run at once; None: as many as the process has cores
+    core_subgroups: int = 1        # subgroups of one workgroup that run at once, as a workgroup has one core
+    most_parts: int | None = None  # most parts of a tile, except in the gpu kernels; None: at most one for each core
+    most_workgroup: int = 128      # most invocations of a workgroup in the float64 kernels, and of a part in the gpu kernels
+    most_unrolled: int | None = None  # most rows times units of a tile if blocks of loads are unrolled; None: they are loops
+    most_resident_products: int = 2048  # most products of an invocation in the resident kernels: more compile slowly
+    most_iterations: int = MOST_ITERATIONS  # most iterations of all of an invocation's loops in a dispatch
+    spins: int = 100_000           # polls of a persistent part in one wait, after which it gives up: tens of ms
+    submission_seconds: float = 0.5  # most seconds of a submission, by the model or measured: drivers kill longer work
+    # The model of costs
     rates: Rates
     compiling: CompileShares = CompileShares()
-    # GPUs alone
-    gpu: GpuRates | None = None    # a GPU that it is like: one with more units has more cache and wider memory
-    integrated_units: int = 0      # of one that is not discrete and does not say; 0: as many as the GPU that it is like
+    # Only for GPUs
+    gpu: GpuRates | None = None    # a GPU that these are like; larger ones have more cache and wider memory
+    integrated_units: int = 0      # units of an integrated GPU that does not report them; 0: as many as `gpu`
 
     def fits(self, info: DeviceInfo) -> bool:
         return (self.is_cpu == info.is_cpu and self.driver in (None, info.driver) and self.type in (None, info.type)
@@ -94,7 +94,7 @@ class DeviceProfile:
 
 
 def _mesa(info: DeviceInfo) -> int:
-    """The driver's major version of Mesa, or 0."""
+    """Read the major version of Mesa that a driver belongs to; 0 for other drivers."""
     found = re.match(r"Mesa (\d+)", info.driver_version)
     return int(found[1]) if found else 0
 
@@ -104,7 +104,7 @@ _LLVMPIPE = DeviceProfile(
     driver="llvmpipe",
     is_known=True,
     prefers_shuffles=True,
-    most_iterations=60_000,  # it ends all loops of an invocation, silently, after 65,535 iterations together
+    most_iterations=60_000,  # the driver silently ends an invocation's loops after 65,535 iterations of all together
     spins=12_000,
     rates=Rates(load=25e-9, product=1.2e-9, product_alone=1.2e-9, gate_math=200e-9, submission=45e-6, dispatch=15e-6,
                 second_worker=60e-6, resident=ResidentRates(product=0.3e-9, store=45e-9)),
@@ -118,15 +118,15 @@ _GPU = DeviceProfile(
     core_subgroups=4,
     most_parts=16,
     most_workgroup=512,
-    spins=50_000,  # a look takes as long as a load from memory, 0.2 to 1 us: at most 50 ms
-    submission_seconds=0.05,  # the guess may be far off, some drivers lose patience after 0.5 s, and a desktop stands still
+    spins=50_000,  # a poll takes as long as a load from memory, 0.2 to 1 us: at most 50 ms in all
+    submission_seconds=0.05,  # the model may be far off, some drivers kill work after 0.5 s, and a desktop freezes
     rates=Rates(load=20e-9, product=2e-9, product_alone=2e-9, gate_math=100e-9, submission=35e-6, dispatch=5e-6),
 )
 
-_AMD, _NVIDIA, _INTEL, _QUALCOMM, _ARM = 0x1002, 0x10DE, 0x8086, 0x5143, 0x13B5  # DeviceInfo.vendor
+_AMD, _NVIDIA, _INTEL, _QUALCOMM, _ARM = 0x1002, 0x10DE, 0x8086, 0x5143, 0x13B5  # values of DeviceInfo.vendor
 
 
-# The first that fits a device is its profile. Mesa's rows hold from a major version on: newer ones compile loads otherwise
+# A device's profile is the first row that fits it. Mesa's rows hold from a major version on: newer ones compile loads otherwise
 PROFILES = {
     "llvmpipe of Mesa 26": replace(
         _LLVMPIPE,
@@ -147,7 +147,7 @@ PROFILES = {
         driver="SwiftShader driver",
         is_known=True,
         prefers_shuffles=True,
-        most_unrolled=8,  # with more, the loop's code no longer fits the first-level cache
+        most_unrolled=8,  # with more, the time loop's code no longer fits the first-level cache
         rates=Rates(load=18e-9, product=3e-9, product_alone=2.5e-9, gate_math=300e-9, submission=48e-6, dispatch=12e-6,
                     second_worker=30e-6, late_worker=100e-6),
         compiling=CompileShares(row_of_unit=20e-6),
@@ -183,29 +183,26 @@ PROFILES = {
 
 
 def profile(info: DeviceInfo) -> DeviceProfile:
-    """The first row that fits a device."""
+    """Find a device's profile: the first row that fits it."""
     return next(row for row in PROFILES.values() if row.fits(info))
 
 
 def compute_units(info: DeviceInfo) -> int:
-    """How many of GpuRates' units a GPU has: what its driver says, what its name does, or what its row takes for its type."""
-    of_type = 0 if info.type == "discrete" else _gpu_row(info).integrated_units
-    return info.compute_units or named_units(info.name) or of_type or _rates(_gpu_row(info)).units
+    """Find how many units (see GpuRates) a GPU has: as its driver reports, by its name, or by its profile."""
+    rates, integrated = _gpu_like(info)
+    return info.compute_units or named_units(info.name) or (info.type != "discrete" and integrated) or rates.units
 
 
 def gpu_rates(info: DeviceInfo) -> GpuRates:
-    """A GPU's row, with the rates that all units share for as many as it has: larger GPUs have more cache and wider memory."""
-    rates = _rates(_gpu_row(info))
-    share = compute_units(info) / rates.units
-    return replace(rates, units=compute_units(info), cache_rate=rates.cache_rate * share, memory_rate=rates.memory_rate * share)
+    """Scale the rates of the GPU that this one is like to its number of units: larger GPUs have more cache and wider memory."""
+    rates, units = _gpu_like(info)[0], compute_units(info)
+    share = units / rates.units
+    return replace(rates, units=units, cache_rate=rates.cache_rate * share, memory_rate=rates.memory_rate * share)
 
 
-def _gpu_row(info: DeviceInfo) -> DeviceProfile:
-    """A CPU driver that is to run a GPU's kernels has the row of an unknown one."""
+def _gpu_like(info: DeviceInfo) -> tuple[GpuRates, int]:
+    """Find the GPU that a device is like, and its profile's integrated_units. For a CPU driver it is an unknown GPU."""
     row = profile(info)
-    return row if row.gpu else PROFILES["other GPUs"]
-
-
-def _rates(row: DeviceProfile) -> GpuRates:
+    row = row if row.gpu else PROFILES["other GPUs"]
     assert row.gpu
-    return row.gpu
+    return row.gpu, row.integrated_units

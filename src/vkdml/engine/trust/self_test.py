@@ -1,8 +1,7 @@
-"""Tests of whether a device computes right: each kernel that it may be given runs a small problem, and the float64 reference
-checks it.
+"""The self-test: each kernel that a device may run computes a small problem, which the float64 reference checks.
 
-They run when someone asks, and before the first use of each cell in each type where the driver is not a known one. Persistent
-kernels are left to `workgroups_meet` (trial.py), which compares them with those in sequence.
+It runs on request and, if the driver is not a known one, before the first use of each kind of operator in each type. Persistent
+kernels have a test of their own, `workgroups_meet` (trial.py).
 """
 
 from __future__ import annotations
@@ -24,20 +23,8 @@ from ...operators.checks import least_tensor
 from ...operators.copy_problem import INDICES, CopyProblem, GatherProblem
 from ...operators.correctness import differences
 from ...operators.element_types import ElementType
-from ...operators.header.descs import (
-    DML_ACTIVATION_LINEAR_OPERATOR_DESC,
-    DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC,
-    DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC,
-    DML_ACTIVATION_TANH_OPERATOR_DESC,
-    DML_BUFFER_TENSOR_DESC,
-    DML_ELEMENT_WISE_ADD1_OPERATOR_DESC,
-    DML_GATHER_OPERATOR_DESC,
-    DML_GEMM_OPERATOR_DESC,
-    DML_JOIN_OPERATOR_DESC,
-    DML_MATRIX_TRANSFORM,
-    DML_RECURRENT_NETWORK_DIRECTION,
-    DML_TENSOR_DATA_TYPE,
-)
+from ...operators.header import descs
+from ...operators.header.descs import DML_BUFFER_TENSOR_DESC, DML_TENSOR_DATA_TYPE
 from ...operators.plain_problem import CastProblem, ElementwiseProblem, MovedProblem, PlainProblem, common_fields
 from ...operators.problem import Problem, from_desc
 from ...planning.device_info import DeviceInfo
@@ -55,32 +42,29 @@ _log = logging.getLogger(__name__)
 
 ON, OFF = "on", "off"  # values of VKDML_SELFTEST
 
-# Of what is run: several tiles and workgroups at most, none of them full
+# Sizes of the problems: they take several tiles and workgroups, none of them full
 _SIZES = {"T": 5, "B": 3, "I": 5, "H": 21, "D": 1}
 _LENGTHS = (5, 0, 3)
 _FLOAT64_TOLERANCE = 1e-12
 
 ACTIVATION = "activation"
-# The others, by kind
+# The classes of plain problems, and the cells with their flags, by kind
 _PLAIN: dict[str, type[PlainProblem]] = {ACTIVATION: ElementwiseProblem, "arithmetic": plain_problem.ArithmeticProblem,
                                          "GEMM": plain_problem.GemmProblem, "cast": CastProblem, "copy": CopyProblem,
                                          "gather": GatherProblem}
-# A cell and its flags, by kind
 _CELLS: dict[str, tuple[Cell, dict[str, bool]]] = {
     "GRU": (cells.GRU, {"LinearBeforeReset": False}), "GRU, linear before reset": (cells.GRU, {"LinearBeforeReset": True}),
     "LSTM": (cells.LSTM, {}), "RNN": (cells.RNN, {})}
 KINDS = (*_CELLS, *_PLAIN)
-# The types in which a kind differs, if not in all
+# The types that a kind is tested in, if not in all
 _TYPES = {"arithmetic": element_types.IN_DIRECTML, "GEMM": element_types.IN_DIRECTML, "cast": element_types.SINGLE}
-# One of each size: copies do not depend on what elements mean
+# Copies depend on the size of elements only, so one type of each size is tested
 _COPIED = tuple(element_types.any_of(DML_TENSOR_DATA_TYPE[name]) for name in ("UINT8", "FLOAT16", "FLOAT32", "INT64"))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of testing one plan's kernels. kind: of operators, one of KINDS. wrong: the differences, or "". seconds: with
-    compiling.
-    """
+    """Outcome of testing one plan's kernels. kind: one of KINDS. seconds: with compiling. wrong: differences, or ""."""
 
     kind: str
     element: str
@@ -93,21 +77,21 @@ class Outcome:
 
 
 def outcomes(gpu: Gpu) -> Iterator[Outcome]:
-    """The outcomes of all kinds of operators in all types."""
+    """Test all kinds of operators in all types."""
     for kind in KINDS:
         for element in types_of(kind):
             yield from outcomes_of(gpu, kind, element)
 
 
 def types_of(kind: str) -> tuple[ElementType, ...]:
-    """The types in which a kind's kernels differ."""
+    """Return the types that a kind is tested in: those in which its kernels differ."""
     if issubclass(_PLAIN.get(kind, Problem), MovedProblem):
         return _COPIED
     return _TYPES.get(kind, element_types.ALL)
 
 
 def outcomes_of(gpu: Gpu, kind: str, element: ElementType) -> Iterator[Outcome]:
-    """The outcomes of one kind in one type: as many as it takes to run each kernel that a plan of it may have."""
+    """Test one kind in one type, with as many plans as it takes to run each kernel."""
     problem = problem_of(kind, element)
     memory = _random_memory(problem)
     for plan in plans_of(gpu.info, problem):
@@ -133,8 +117,8 @@ def _wrong(gpu: Gpu, problem: Problem | PlainProblem, plan: Plan, memory: dict[s
 
 
 def plans_of(info: DeviceInfo, problem: Problem | PlainProblem) -> Iterator[Plan]:
-    """Plans, as few as have all kernels, of those that the device has enough bindings for; of these the ones with the fewest
-    pipelines, as compiling takes nearly all of the time. A loop that multiplies the input itself takes longer than two kernels.
+    """Yield plans that together have all kernels for which the device has enough bindings: few plans with few pipelines, as
+    nearly all of the time goes into compiling.
     """
     if isinstance(problem, PlainProblem):
         yield plan_plain(problem, info)
@@ -154,7 +138,7 @@ def plans_of(info: DeviceInfo, problem: Problem | PlainProblem) -> Iterator[Plan
 
 
 def pipelines(plan: Plan) -> set[Hashable]:
-    """All that a driver compiles for a plan, but for its fallback."""
+    """Return the pipelines that a driver compiles for a plan without its fallback."""
     return {(dispatch.kernel, spirv.load(dispatch.kernel).values(dispatch.constants))
             for dispatch in plan.initialize + plan.execute}
 
@@ -163,11 +147,9 @@ def _kernels(plan: Plan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(dispatch.kernel for dispatch in plan.initialize + plan.execute))
 
 
-# Before the first use
-
 @OnceForEachGpu
 def check_kind(gpu: Gpu, kind: str, element: ElementType) -> None:
-    """Raises VerificationError where the kernels for operators of this kind and type compute wrongly. Tested once."""
+    """Test a kind in a type, once. Raises VerificationError if its kernels compute wrongly."""
     choices, key = Choices(gpu.info), {"self-test": kind, "element": element.name}
     if choices.get(key) is None:
         expect_right(gpu, outcomes_of(gpu, kind, element))
@@ -176,10 +158,9 @@ def check_kind(gpu: Gpu, kind: str, element: ElementType) -> None:
 
 @OnceForEachGpu
 def check_float64(gpu: Gpu) -> None:
-    """Raises DriverError where float64 results, of which each number is a pair of float32 numbers, would not be accurate.
+    """Raise DriverError if float64 results would not be accurate on this device. The first operator in float64 tries it.
 
-    A driver that rearranges sums, or does not round them to nearest, makes results wrong from the eighth digit on. Vulkan has
-    no query for that, so the first operator in float64 on a device tries it.
+    Each number is a pair of float32 numbers, so a driver that rearranges or misrounds float32 sums spoils the eighth digit.
     """
     if not is_float64_accurate(gpu):
         raise DriverError(f"float64: {gpu.info.name}'s driver does not keep the rounding of float32 sums and products, of "
@@ -187,11 +168,11 @@ def check_float64(gpu: Gpu) -> None:
 
 
 def is_float64_accurate(gpu: Gpu) -> bool:
-    """Whether sums, products, divisions and exponentials of numbers with all digits have all digits right."""
+    """Return whether sums, products, divisions and exponentials in float64 are right in all digits."""
     x = np.random.default_rng(0).uniform(-2, 2, 64)
     tensor = _tensor(element_types.FLOAT64, *x.shape)
-    for desc in (DML_ACTIVATION_LINEAR_OPERATOR_DESC(tensor, tensor, Alpha=1 / 3, Beta=0.1),
-                 DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC(tensor, tensor, Alpha=1 / 3, Beta=0.7)):
+    for desc in (descs.DML_ACTIVATION_LINEAR_OPERATOR_DESC(tensor, tensor, Alpha=1 / 3, Beta=0.1),
+                 descs.DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC(tensor, tensor, Alpha=1 / 3, Beta=0.7)):
         problem = plain_problem.elementwise(desc, element_types.FLOAT64)
         trial = Trial(gpu, problem, {"InputTensor": x})
         Run(trial, plan_plain(problem, gpu.info)).execute()
@@ -202,7 +183,7 @@ def is_float64_accurate(gpu: Gpu) -> bool:
 
 
 def expect_right(gpu: Gpu, found: Iterable[Outcome]) -> list[Outcome]:
-    """Raises VerificationError if one is wrong."""
+    """Return the outcomes as a list. Raises VerificationError if one is wrong."""
     listed = list(found)
     wrong = [str(outcome) for outcome in listed if outcome.wrong]
     if wrong:
@@ -210,10 +191,8 @@ def expect_right(gpu: Gpu, found: Iterable[Outcome]) -> list[Outcome]:
     return listed
 
 
-# Problems
-
 def kind_of(problem: Problem | PlainProblem) -> str:
-    """The one of KINDS that is tested for operators like this one."""
+    """Return which of KINDS tests the kernels of a problem."""
     if isinstance(problem, PlainProblem):
         return next(kind for kind, cls in _PLAIN.items() if isinstance(problem, cls))
     return next(kind for kind, (cell, flags) in _CELLS.items()
@@ -225,20 +204,20 @@ def _tensor(element: ElementType, *sizes: int, **described: Any) -> DML_BUFFER_T
 
 
 def _activation(element: ElementType) -> ElementwiseProblem:
-    """One that takes an exponential and a logarithm."""
+    """Return an activation with an exponential and a logarithm."""
     tensor = _tensor(element, _SIZES["T"], _SIZES["H"])
-    desc = DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC(tensor, tensor, Alpha=0.5, Beta=2.0)
+    desc = descs.DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC(tensor, tensor, Alpha=0.5, Beta=2.0)
     return plain_problem.elementwise(desc, element)
 
 
 def _arithmetic(element: ElementType) -> Any:
     a, b = _tensor(element, 3, 5, 7), _tensor(element, 3, 5, 7, Strides=(7, 0, 1))
-    return table.from_desc(DML_ELEMENT_WISE_ADD1_OPERATOR_DESC(
-        ATensor=a, BTensor=b, OutputTensor=a, FusedActivation=DML_ACTIVATION_TANH_OPERATOR_DESC()))
+    return table.from_desc(descs.DML_ELEMENT_WISE_ADD1_OPERATOR_DESC(
+        ATensor=a, BTensor=b, OutputTensor=a, FusedActivation=descs.DML_ACTIVATION_TANH_OPERATOR_DESC()))
 
 
 def _cast(element: ElementType) -> CastProblem:
-    """Cast to a narrower type, or from one."""
+    """Return a cast to a narrower type, or from one."""
     source = element_types.FLOAT32 if element.itemsize == 2 else element_types.FLOAT16
     tensors = {"InputTensor": least_tensor(source.data_type, (3, 5, 7), (1, 3, 15), source.itemsize),
                "OutputTensor": least_tensor(element.data_type, (3, 5, 7), (35, 7, 1), element.itemsize)}
@@ -246,21 +225,21 @@ def _cast(element: ElementType) -> CastProblem:
 
 
 def _gemm(element: ElementType) -> Any:
-    """Several tiles and blocks, none of them full."""
-    return table.from_desc(DML_GEMM_OPERATOR_DESC(
-        ATensor=_tensor(element, 2, 19, 21), BTensor=_tensor(element, 2, 37, 21), TransB=DML_MATRIX_TRANSFORM.TRANSPOSE,
+    """Return a product of matrices with several tiles and blocks, none of them full."""
+    return table.from_desc(descs.DML_GEMM_OPERATOR_DESC(
+        ATensor=_tensor(element, 2, 19, 21), BTensor=_tensor(element, 2, 37, 21), TransB=descs.DML_MATRIX_TRANSFORM.TRANSPOSE,
         CTensor=_tensor(element, 2, 19, 37, Strides=(0, 0, 1)), OutputTensor=_tensor(element, 2, 19, 37), Alpha=0.5, Beta=2.0,
-        FusedActivation=DML_ACTIVATION_TANH_OPERATOR_DESC()))
+        FusedActivation=descs.DML_ACTIVATION_TANH_OPERATOR_DESC()))
 
 
 def _copy(element: ElementType) -> Any:
-    return table.from_desc(DML_JOIN_OPERATOR_DESC(
+    return table.from_desc(descs.DML_JOIN_OPERATOR_DESC(
         InputTensors=[_tensor(element, 3, 2, 5), _tensor(element, 3, 4, 5)], OutputTensor=_tensor(element, 3, 6, 5), Axis=1))
 
 
 def _gather(element: ElementType) -> Any:
-    """Rows of a table."""
-    return table.from_desc(DML_GATHER_OPERATOR_DESC(
+    """Return a gather of rows of a table."""
+    return table.from_desc(descs.DML_GATHER_OPERATOR_DESC(
         InputTensor=_tensor(element, 1, 9, 7), IndicesTensor=_tensor(element_types.any_of(DML_TENSOR_DATA_TYPE.INT32), 1, 3, 5),
         OutputTensor=_tensor(element, 3, 5, 7), Axis=1, IndexDimensions=2))
 
@@ -270,16 +249,16 @@ PLAIN_PROBLEMS: dict[str, Callable[[ElementType], Any]] = {
 
 
 def _recurrent(kind: str, element: ElementType) -> Problem:
-    """A problem with every tensor that the cell has."""
+    """Return a problem with every tensor that the kind's cell has."""
     cell, flags = _CELLS[kind]
     tensors = tensor_descs(cell, element, _SIZES, cell.tensors)
     activations = [activation_table.BY_ONNX_NAME[name.lower()].desc() for name in cell.default_activations]
     return from_desc(cell.desc(**tensors, **flags, ActivationDescs=tuple(activations),
-                               Direction=DML_RECURRENT_NETWORK_DIRECTION.FORWARD), element=element)
+                               Direction=descs.DML_RECURRENT_NETWORK_DIRECTION.FORWARD), element=element)
 
 
 def _random_memory(problem: Problem | PlainProblem) -> dict[str, np.ndarray]:
-    """The bytes of all inputs: numbers of about unit size, and weights that keep sums so."""
+    """Return the bytes of random inputs, by field: numbers of about unit size, and weights that keep sums at that size."""
     rng = np.random.default_rng(0)
     memory = {}
     for field in problem.inputs:
@@ -297,7 +276,7 @@ def _random_memory(problem: Problem | PlainProblem) -> dict[str, np.ndarray]:
 
 
 def _encoded(numbers: np.ndarray, element: ElementType) -> np.ndarray:
-    """Numbers as bytes of a type."""
+    """Return numbers as the bytes of a type."""
     if element.name == "bfloat16":  # the upper half of a float32
         return (numbers.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16).reshape(-1).view(np.uint8)
     return numbers.astype(element.name).reshape(-1).view(np.uint8)

@@ -1,7 +1,7 @@
-"""Problems that are run on buffers of their own: to time plans, to test them, and to see whether workgroups meet.
+"""Trials: problems that run on buffers of their own, to time plans, to test them, and to see whether workgroups meet.
 
-Vulkan does not promise that workgroups which wait for each other run at once, nor that each sees what the others store. So the
-kernels of each cell are tried before their first use, in each way to meet.
+Vulkan does not promise that workgroups which wait for each other run at once, nor that each sees the others' stores. So the
+kernels of each cell are tested before their first use, with each way to meet.
 """
 
 from __future__ import annotations
@@ -39,9 +39,7 @@ Record = Callable[[Commands], None]
 
 
 def record_execution(commands: Commands, plan: Plan, buffers: Mapping[str, Bound], attempts: Attempts) -> None:
-    """Record an execution whose weights are packed. buffers: of the tensors, by field, and of the plan, by name. attempts: at
-    the plan.
-    """
+    """Record an execution of a plan, whose weights are packed. buffers: of the tensors, by field, and of the plan, by name."""
     if plan.timed_out is None:
         commands.record(plan.execute, buffers)
         return
@@ -53,9 +51,7 @@ def record_execution(commands: Commands, plan: Plan, buffers: Mapping[str, Bound
 
 @dataclass
 class Attempts:
-    """Attempts at one kind of work. timeouts: how many gave up. goes_on: whether it is tried again after that. keep: called
-    when one gives up.
-    """
+    """Counts attempts that gave up. goes_on: whether to try again after one did. keep: called for each that gives up."""
 
     goes_on: bool = True
     timeouts: int = 0
@@ -63,7 +59,7 @@ class Attempts:
 
     @property
     def is_worthwhile(self) -> bool:
-        """Whether to try: each attempt that gives up has waited first."""
+        """Whether to try again. An attempt that gives up has lost time waiting."""
         return self.goes_on or not self.timeouts
 
     def gave_up(self) -> None:
@@ -72,12 +68,11 @@ class Attempts:
 
 
 class Fallback:
-    """Runs an attempt, and the fallback if the attempt gave up or is not worthwhile. Both do the same work.
+    """Runs an attempt, and the fallback if the attempt gives up or is not worthwhile. Both do the same work.
 
     attempt, fallback: record their dispatches. The fallback is recorded, and its pipelines are made, when it is first needed.
-    timed_out: the buffer and the index of the uint32 in it that an attempt sets when it gives up. The words from there to the
-    buffer's end are where workgroups meet; they must be 0 when an attempt starts. An attempt that ends leaves them so.
-    lease: of whoever keeps it.
+    timed_out: the buffer and the index of the uint32 in it that an attempt sets when it gives up. The words from there on are
+    where workgroups meet. They must be 0 when an attempt starts; an attempt that succeeds leaves them 0.
     """
 
     def __init__(self, gpu: Gpu, attempt: Record, timed_out: tuple[Buffer, int], fallback: Record, attempts: Attempts,
@@ -102,13 +97,13 @@ class Fallback:
     def _try(self) -> None:
         if not self._is_clear:
             self._clear_words()
-        self._is_clear = False  # stays so if the driver fails
+        self._is_clear = False  # until the attempt has succeeded
         self._attempt.execute()
         if self._buffer.host(np.uint32)[self._word]:
             self._attempts.gave_up()
             _log.warning("workgroups did not meet in time: the fallback runs, %s",
                          "this time" if self._attempts.goes_on else "and from now on at once")
-            self._clear_words()  # at once, as other attempts may use the buffer too
+            self._clear_words()  # now, as other attempts may use the buffer too
             self._run_fallback()
         self._is_clear = True
 
@@ -124,7 +119,7 @@ class Fallback:
 
 
 class Trial:
-    """A problem's tensors. arrays: of inputs, by field; the others are zeros, and lengths T. Tensors have no gaps."""
+    """A problem's tensors, without gaps, in buffers. arrays: the inputs, by field; by default zeros, and lengths of T."""
 
     def __init__(self, gpu: Gpu, problem: Problem | PlainProblem, arrays: Mapping[str, np.ndarray] = {}) -> None:
         self.gpu, self.problem = gpu, problem
@@ -145,14 +140,14 @@ class Trial:
             self._readbacks.readback(self.buffers[field])
 
     def outputs(self) -> dict[str, np.ndarray]:
-        """The bytes of the outputs, by field."""
+        """Return the bytes of the outputs, by field."""
         self._readbacks.execute()
         return {field: self.buffers[field].read((self.buffers[field].size_in_bytes,), np.uint8)
                 for field in self.problem.outputs if field in self.buffers}
 
 
 class Run:
-    """A plan that runs a trial's problem, as often as it is executed. Its weights are packed once."""
+    """Runs a trial's problem with a plan, any number of times. It packs the weights once."""
 
     def __init__(self, trial: Trial, plan: Plan) -> None:
         flagged = plan.timed_out[0] if plan.timed_out else None
@@ -167,12 +162,12 @@ class Run:
         record_execution(self._commands, plan, buffers, self._attempts)
 
     def execute(self) -> None:
-        """Raises DriverError when the driver fails."""
+        """Run the plan once. Raises DriverError when the driver fails."""
         self._commands.execute()
 
     @property
     def timeouts(self) -> int:
-        """Number of executions that gave up."""
+        """The number of executions that gave up."""
         return self._attempts.timeouts
 
     @property
@@ -181,9 +176,7 @@ class Run:
         return self.timeouts > 0
 
 
-# Whether workgroups meet
-
-# H of what is run: the first for which the device has room. Compiling takes most of the time, so all of it has the same kernels
+# The test of meetings. All its problems have one H, the first for which the device has room, so that they share kernels
 _HIDDEN, _INPUTS = (256, 128, 64), 16
 _FIELDS = ("InputTensor", "WeightTensor", "RecurrenceTensor", "OutputSequenceTensor", "OutputSingleTensor",
            "OutputCellSingleTensor")
@@ -191,7 +184,7 @@ _FIELDS = ("InputTensor", "WeightTensor", "RecurrenceTensor", "OutputSequenceTen
 
 @dataclass(frozen=True)
 class Meeting:
-    """Persistent workgroups of a cell's kernels, and how they wait for each other. subgroup_size: as in LoopTiling."""
+    """A way in which persistent workgroups of a cell's kernels wait for each other. subgroup_size: as in LoopTiling."""
 
     cell: Cell
     waits_by: str
@@ -199,25 +192,25 @@ class Meeting:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The key under which the result of its test is kept."""
+        """The key under which the result of the test is kept."""
         return {"meeting": self.waits_by, "cell": self.cell.name, "subgroup size": self.subgroup_size}
 
 
-# Few steps, again and again; on as many workgroups as the device has room for, which have several tiles each; and very many
-# steps, as what goes wrong may be rare. Those go by what the first have taken
+# The test's problems and how often each runs: few steps; several tiles on as many workgroups as fit; and very many steps, as
+# failures may be rare. The first problem's time decides how long the dispatches of the others are
 _RUNS = {Sizes(240, 1): 7, Sizes(24, 128): 7, Sizes(5000, 1): 1}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A test's outcome: whether plans may meet in this way, and what was found, in words."""
+    """The outcome of a test of meetings: whether plans may use this way to meet, and the reason in words."""
 
     passed: bool
     found: str
 
 
 SAME_BITS = Verdict(True, "the bits of single workgroups")
-# Vulkan lets a driver fuse, or not, what one pipeline multiplies and adds, and do otherwise in another
+# Vulkan lets a driver fuse multiplications with additions in one pipeline, and not in another
 OTHER_BITS = Verdict(True, "other bits than those of single workgroups, the same in each run, and right numbers")
 CHANGING_BITS = Verdict(False, "bits that change from run to run, of right numbers")
 GAVE_UP = Verdict(False, "workgroups that waited in vain")
@@ -225,8 +218,9 @@ NONE_MAY_WAIT = Verdict(False, "no plan in which they may wait")
 
 
 def workgroups_meet(gpu: Gpu, meeting: Meeting) -> Verdict:
-    """Whether they never give up, and give right numbers, with the same bits each time: those of single ones, or from the first
-    run on others. Raises DriverError when the driver fails, which says nothing of meetings.
+    """Test a way to meet. It passes if no workgroup gives up, all numbers are right, and each run gives the same bits.
+
+    Raises DriverError when the driver fails, which says nothing about meetings.
     """
     measured: Measured | None = None
     verdict = NONE_MAY_WAIT
@@ -239,14 +233,14 @@ def workgroups_meet(gpu: Gpu, meeting: Meeting) -> Verdict:
 
 
 def plans_of_test(info: DeviceInfo, meeting: Meeting) -> list[Plan]:
-    """Plans of all that the test runs, by the model alone."""
+    """Return the plans that the test of a meeting runs, before any time is measured."""
     problems = _problems(info, meeting)
     found = [plan for problem in problems for plan in (_persistent(info, problem, meeting), _alone(info, problem))]
     return [plan for plan in found if plan]
 
 
 def _problems(info: DeviceInfo, meeting: Meeting) -> list[Problem]:
-    """The problems of the test; empty if no kernel of this cell may wait on this device."""
+    """Return the test's problems; none if no kernel of this cell may wait on this device."""
     for hidden in _HIDDEN:
         problems = [_problem(meeting.cell, sizes, hidden) for sizes in _RUNS]
         if all(_persistent(info, problem, meeting) for problem in problems):
@@ -256,9 +250,9 @@ def _problems(info: DeviceInfo, meeting: Meeting) -> list[Problem]:
 
 def _tried(gpu: Gpu, problem: Problem, meeting: Meeting, runs: int, measured: Measured | None, before: Verdict
            ) -> tuple[Verdict, Measured | None]:
-    """The verdict on one problem and, if it passes, the least seconds of a step.
+    """Return the verdict on one problem and, if it passes, the least seconds of a step.
 
-    measured: the time of a step of a former problem. before: the verdict on the former problems. They have the same pipelines,
+    measured: the time of a step of the first problem. before: the verdict on the problems before. All have the same pipelines,
     so either all give the bits of single workgroups or none does.
     """
     persistent = _persistent(gpu.info, problem, meeting, measured)
@@ -298,7 +292,7 @@ def _alone(info: DeviceInfo, problem: Problem) -> Plan:
 
 
 def _persistent(info: DeviceInfo, problem: Problem, meeting: Meeting, measured: Measured | None = None) -> Plan | None:
-    """The persistent plan that fills the device most, of those that may be chosen; None: none may."""
+    """Return the persistent plan with the most workgroups, of those that may be chosen; None if none may."""
     target = as_measured(Target(problem, info, Options(schedule=PERSISTENT, meeting=meeting.waits_by, rows=1)), measured)
     try:
         found = [tiling for tiling in tilings(target)
@@ -309,7 +303,7 @@ def _persistent(info: DeviceInfo, problem: Problem, meeting: Meeting, measured: 
 
 
 def _problem(cell: Cell, sizes: Sizes, hidden: int) -> Problem:
-    """A problem; a GRU has two meetings a step, as its reset gate is applied before the product."""
+    """Return a problem. A GRU meets twice a step, as its reset gate is applied before the product."""
     letters = {"T": sizes.steps, "B": sizes.batch, "I": _INPUTS, "H": hidden, "D": 1}
     activations = tuple(BY_ONNX_NAME[name.lower()].desc() for name in cell.default_activations)
     return from_desc(cell.desc(

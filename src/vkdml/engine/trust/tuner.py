@@ -1,6 +1,6 @@
-"""Choice of a plan where the cost model is a guess: the plans that it thinks best are timed, once for each size class.
+"""The tuner times the plans that the cost model ranks best, once for each size class, and chooses the fastest.
 
-The choice is kept on disk (choices.py). It changes times, never a result: what is chosen from gives the same bits.
+The choice is kept on disk (choices.py). It never changes a result: all candidates give the same bits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 from ...errors import DriverError, InvalidArgumentError
 from ...operators.problem import Problem
-from ...planning import words
 from ...planning.options import PERSISTENT, Options, forced, forces_bounds_only
 from ...planning.plan import Measured, Plan, as_measured, best, best_of_each_way, described, plan_of, tilings
 from ...planning.size_classes import class_facts, of_representative
@@ -29,21 +28,21 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 ON, READ, OFF = "on", "read", "off"
-MODES = (ON, READ, OFF)  # of VKDML_TUNING: to time and keep what was found, only to read what was kept, to go by the model
+MODES = (ON, READ, OFF)  # values of VKDML_TUNING: time plans and keep the choice, only read kept choices, or use the model
 
 _MOST_TIMED = 6
-_WITHIN = 3.0        # times the model's best; what it thinks slower is not timed
-_MOST_EXPECTED = 2.0  # seconds of what is timed, by the model
+_WITHIN = 3.0  # plans that the model expects to be so many times slower than its best are not timed,
+_MOST_EXPECTED = 2.0  # nor those that it expects to take so many seconds
 _SAMPLES = 5
-_SECONDS = 0.5          # once sampling has taken so long, it ends
+_SECONDS = 0.5  # once sampling has taken so long, it ends
 _WARMING_SECONDS = 3.0  # once compiling and first executions have taken so long, no further plan is tried
 
 
 class Tuner:
-    """Plans timed on one device so far, and whether workgroups meet there. Its calls hold the device's lock.
+    """Chooses plans on one device, and knows which were timed and whether workgroups meet there. Callers hold the device's
+    lock.
 
-    Once the driver has failed here, or workgroups have given up that may not do so again, no choice is kept for later
-    processes, which have more to choose from.
+    Once the driver has failed, or workgroups have given up that may succeed later, no choice is kept for later processes.
     """
 
     def __init__(self, gpu: Gpu) -> None:
@@ -52,16 +51,16 @@ class Tuner:
         self._measured: dict[Hashable, Measured | None] = {}
         self._meets: dict[Hashable, bool] = {}
         self._attempts: dict[Hashable, Attempts] = {}
-        self._is_settled = True  # nothing has failed that later processes may find to work
-        self._gave_up = False  # a plan, while it was timed
+        self._is_settled = True  # whether nothing has failed that may work in a later process
+        self._gave_up = False  # whether a plan gave up while it was timed
 
     def plan(self, problem: Problem, options: Options, mode: str, workspace_bytes: int | None = None) -> Plan:
-        """The plan of the chosen tiling."""
+        """Return the chosen plan for a problem."""
         return plan_of(*self.choice(problem, options, mode, workspace_bytes))
 
     def choice(self, problem: Problem, options: Options, mode: str, workspace_bytes: int | None = None
                ) -> tuple[Target, Tiling]:
-        """The fastest tiling measured, or else the model's choice. One that waits for other workgroups has passed the test."""
+        """Return the fastest tiling measured, else the model's choice. If it makes workgroups wait, that was tested."""
         with self._gpu.lock:
             measured = self._measured_of(problem, options, mode) if forces_bounds_only(options) else None
             target = as_measured(Target(problem, self._gpu.info, options, workspace_bytes=workspace_bytes), measured)
@@ -73,12 +72,12 @@ class Tuner:
                 target = replace(target, without=target.without | {waits_by})
 
     def knows(self, problem: Problem, options: Options, mode: str) -> bool:
-        """Whether its size class was measured, or is not going to be."""
+        """Return whether the problem's size class was measured, or is never measured with these options."""
         return not forces_bounds_only(options) or _class_key(problem, options, mode) in self._measured
 
     def attempts(self, problem: Problem, options: Options, mode: str) -> Attempts:
-        """Attempts at the persistent plans of a size class. Unless it is forced, one that gives up is not tried again in this
-        process, nor for a day by later ones where three have given up.
+        """Return the attempts at a size class's persistent plans. Unless they are forced, one that gives up is not tried again
+        in this process; after three, later processes do not try for a day.
         """
         if options.schedule == PERSISTENT:
             return Attempts()
@@ -87,13 +86,11 @@ class Tuner:
             facts = {**class_facts(problem), "options": forced(options)}
             attempts = self._attempts[key] = Attempts(goes_on=False)
             if mode != OFF and self._choices.gives_up(facts):
-                _log.info("%s: workgroups did not meet in time before: the fallback runs", words.of_problem(problem))
+                _log.info("%s: workgroups did not meet in time before: the fallback runs", problem)
                 attempts.timeouts = 1
             elif mode == ON:
                 attempts.keep = lambda: self._choices.count_give_up(facts)
         return self._attempts[key]
-
-    # Measuring
 
     def _measured_of(self, problem: Problem, options: Options, mode: str) -> Measured | None:
         key = _class_key(problem, options, mode)
@@ -101,7 +98,7 @@ class Tuner:
             facts = {**class_facts(problem), "options": forced(options)}
             kept = _read(self._choices.get(facts)) if mode != OFF else None
             if kept:
-                _log.info("%s: goes by what was timed and kept before", words.of_problem(problem))
+                _log.info("%s: goes by what was timed and kept before", problem)
             if kept is None and mode == ON:
                 self._gave_up = False
                 kept = self._fastest(of_representative(problem), options, mode)
@@ -113,17 +110,17 @@ class Tuner:
         return self._measured[key]
 
     def _fastest(self, problem: Problem, options: Options, mode: str) -> Measured | None:
-        """None: nothing could be timed."""
+        """Time the likely plans. Return the fastest; None if none could be timed."""
         target = Target(problem, self._gpu.info, options)
         try:
             trusted = [tiling for tiling in likely(target) if self._is_trusted(tiling, mode)]
             plans = [plan_of(target, tiling) for tiling in trusted]
             seconds = self._timed(problem, plans)
-        except (InvalidArgumentError, DriverError) as error:  # it is too large for the device, or for what is left of it
-            _log.info("%s: not timed, the model chooses: %s", words.of_problem(problem), error)
+        except (InvalidArgumentError, DriverError) as error:  # too large for the device, or for its free memory
+            _log.info("%s: not timed, the model chooses: %s", problem, error)
             return None
         for place, plan in enumerate(plans):
-            _log.info("%s: timed %s: %s", words.of_problem(problem), words.of_plan(plan),
+            _log.info("%s: timed %s: %s", problem, plan,
                       f"{seconds[place] * 1e3:.3f} ms" if place in seconds else "does not run")
         if not seconds:
             return None
@@ -131,14 +128,13 @@ class Tuner:
         return Measured(described(trusted[fastest]), seconds[fastest] / problem.steps)
 
     def _timed(self, problem: Problem, plans: list[Plan]) -> dict[int, float]:
-        """The least seconds of an execution of each that runs, by its place."""
+        """Return the least seconds of an execution of each plan that runs, by its index in `plans`."""
         trial = Trial(self._gpu, problem)
         runs: dict[int, Run] = {}
         end = time.perf_counter() + _WARMING_SECONDS
         for place, plan in enumerate(plans):
             has_buffers = max(storage_buffers(plan).values()) <= self._gpu.info.max_storage_buffers
-            run = self._unless_failed(lambda: _warm(trial, plan)) if has_buffers and time.perf_counter() < end else None  # noqa: B023
-            if run:
+            if has_buffers and time.perf_counter() < end and (run := self._unless_failed(lambda: _warm(trial, plan))):  # noqa: B023
                 runs[place] = run
         seconds: dict[int, float] = {}
         end = time.perf_counter() + _SECONDS
@@ -156,7 +152,7 @@ class Tuner:
         return seconds
 
     def _unless_failed(self, call: Callable[[], T]) -> T | None:
-        """The result of a call, None where the driver fails."""
+        """Return the result of a call; None if the driver fails."""
         try:
             return call()
         except DriverError as error:
@@ -164,12 +160,8 @@ class Tuner:
             self._is_settled = False
             return None
 
-    # Waiting
-
     def _is_trusted(self, tiling: Tiling, mode: str) -> bool:
-        """Whether the device has shown that workgroups of the cell's kernels meet in this way, if in any. The first to ask has
-        it tried.
-        """
+        """Return whether a tiling's workgroups do not wait for each other, or passed the test of meetings, which runs once."""
         if tiling.loop.meeting is None:
             return True
         meeting = Meeting(tiling.problem.cell, tiling.loop.meeting, tiling.loop.subgroup_size)
@@ -202,7 +194,7 @@ class Tuner:
 
 @OnceForEachGpu
 def tuner(gpu: Gpu) -> Tuner:
-    """The process's tuner of a device."""
+    """Return the process's tuner of a device."""
     return Tuner(gpu)
 
 
@@ -211,8 +203,8 @@ def _class_key(problem: Problem, options: Options, mode: str) -> Hashable:
 
 
 def likely(target: Target) -> list[Tiling]:
-    """Tilings to time: the model's best of each way to order the steps, then its next ones, if they are not much slower than
-    the first. All give the same bits.
+    """Return the tilings to time: the model's best for each schedule, then its next ones, none much slower than the first. All
+    give the same bits.
     """
     found = tilings(target)
     first = found[0]
@@ -223,26 +215,26 @@ def likely(target: Target) -> list[Tiling]:
 
 
 def _arithmetic(tiling: Tiling) -> tuple[str, str | None]:
-    """Facts that determine the order of its sums."""
+    """Return the facts that determine the order of a tiling's sums."""
     return tiling.loop.kernel, tiling.projection.kernel if tiling.projection else None
 
 
 def _warm(trial: Trial, plan: Plan) -> Run:
-    """A run that has been executed once, so it is compiled."""
+    """Return a run that was executed once, so that it is compiled."""
     run = Run(trial, plan)
     run.execute()
     return run
 
 
 def _elapsed(run: Run) -> float:
-    """Seconds of an execution."""
+    """Return how many seconds an execution takes."""
     start = time.perf_counter()
     run.execute()
     return time.perf_counter() - start
 
 
 def _read(value: dict[str, Any] | None) -> Measured | None:
-    """The measurement in a kept file; None: there is none that makes sense."""
+    """Return the measurement that a kept file holds; None if it holds none that makes sense."""
     tiling, seconds = (value or {}).get("tiling"), (value or {}).get("step seconds")
     if not isinstance(tiling, dict) or not isinstance(seconds, float) or not 0 < seconds < math.inf:
         return None

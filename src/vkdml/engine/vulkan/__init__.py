@@ -1,1 +1,1 @@
-"""The device: kp, its driver, buffers, kernels and what is kept on it."""
+"""The layer around Vulkan and kp: devices, drivers, buffers, kernels, and the store of what is kept on a device."""

@@ -1,4 +1,4 @@
-"""Device memory, and parts of it."""
+"""Buffers: device memory with a copy for the host, and parts of buffers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,12 @@ from ...errors import InvalidArgumentError, shown
 from ...operators.checks import integers
 from .system import Closing, OfOneProcess
 
-Part = tuple[int, int]  # where it begins and ends
+Part = tuple[int, int]  # the bytes from the first number up to the second
+_begin, _end = itemgetter(0), itemgetter(1)
 
 
 class Parts:
-    """Parts of a buffer, in order, with gaps between them."""
+    """A set of bytes of a buffer: parts in order, with gaps between them."""
 
     def __init__(self) -> None:
         self._parts: list[Part] = []
@@ -50,17 +52,10 @@ class Parts:
         self._parts[first:behind] = left
 
 
-def _begin(part: Part) -> int:
-    return part[0]
-
-
-def _end(part: Part) -> int:
-    return part[1]
-
-
 class Differences:
-    """of_host: what only the host's copy has, as the host wrote it last: at first all, which is zeros. of_device: what only the
-    device has, as a dispatch wrote it last.
+    """Tells where the host's copy of a buffer and the device's memory differ.
+
+    of_host: parts that the host wrote last, at first all. of_device: parts that a dispatch wrote last.
     """
 
     def __init__(self, size: int) -> None:
@@ -73,7 +68,7 @@ class Differences:
         self.of_device.remove(begin, end)
 
     def exposed_to_host(self) -> None:
-        """The host holds a raw view and may write anywhere without notice."""
+        """Count all but the parts in of_device as written by the host, which may now write anywhere without notice."""
         unread = list(self.of_device)
         self.of_host.add(0, self._size)
         for begin, end in unread:
@@ -84,7 +79,7 @@ class Differences:
         self.of_host.remove(begin, end)
 
     def copied(self, begin: int, end: int) -> None:
-        """The range [begin, end) is now equal on both sides."""
+        """Count the bytes [begin, end) as equal on both sides."""
         self.of_host.remove(begin, end)
         self.of_device.remove(begin, end)
 
@@ -99,25 +94,25 @@ class Buffer(OfOneProcess, Closing):
     record_readback bring what is new to the device and back. `upload` and `download` do both at once. Where the host's memory
     is the device's, as of CPU drivers and GPUs in the processor, there is no copy, and uploads and readbacks do nothing.
 
-    Host and device may write different parts. What a dispatch wrote stays in uploads, and what the host wrote in readbacks.
+    Host and device may write different parts. Uploads keep what a dispatch wrote, and readbacks keep what the host wrote.
 
-    After os.fork a child process cannot use it, and nobody can once the device is lost: DriverError. `close`, or leaving a
-    `with` block, gives its memory back: at once, or when the last recording that has it goes. What it is used for then,
-    executions of such recordings too, raises InvalidArgumentError.
+    Use in a child process after os.fork, or once the device is lost, raises DriverError. `close`, or leaving a `with` block,
+    frees the memory, at once or with the last recording that holds it. Later use, also by such recordings, raises
+    InvalidArgumentError.
 
-    gpu: its Gpu, whose module has this one below it. has_copy: whether the host reads or writes it. If not, it serves kernels
-    only, and may hold anything at first. _is_exposed: whether the host may write to it unseen.
+    gpu: its Gpu. has_copy: whether the host reads or writes it; if not, it may hold anything at first. _is_exposed: whether the
+    host may write to it without notice.
     """
 
     _of_memory = "_tensor", "_mapped"
-    offset = 0  # of what kernels see: all of it, as a Range of it would be
+    offset = 0  # the first byte that kernels see; a Range has this attribute too
 
     def __init__(self, gpu: Any, size_in_bytes: int, has_copy: bool = True) -> None:
         self.gpu = gpu
         self.size_in_bytes = size_in_bytes
         self.has_copy = has_copy
         self._serial = next(_serials)
-        # Since all of it was written: of each part that was, by where it begins and ends
+        # The stamp of each part that was written since all of it was
         self._stamps = {(0, size_in_bytes): self._serial}
         self._is_exposed = False
         gpu.memory.expect_more(gpu.bytes_of(size_in_bytes, has_copy))
@@ -130,21 +125,21 @@ class Buffer(OfOneProcess, Closing):
 
     @property
     def buffer(self) -> Buffer:
-        """The buffer itself, as a Range has one."""
+        """This buffer. A Range has this property too."""
         return self
 
     @property
     def stamp(self) -> int | None:
-        """A number that grows with each change of the device's memory; None where the host can change it unseen."""
+        """A number that grows with each change of the device's memory; None if the host can change it without notice."""
         return self._stamp_of(0, self.size_in_bytes)
 
     @property
     def contents(self) -> Hashable:
-        """Equal as long as the same bytes are meant and nobody changed them; None where the host can change them unseen."""
+        """A value that changes with the bytes in the device's memory; None if the host can change them without notice."""
         return _contents(self)
 
     def _stamp_of(self, offset: int, size: int) -> int | None:
-        """The stamp of a part of it."""
+        """Return the stamp of a part of the buffer."""
         if self._is_exposed and not self._has_other_memory:
             return None
         stamps = self._stamps.copy()  # other threads may write to other parts meanwhile
@@ -152,16 +147,16 @@ class Buffer(OfOneProcess, Closing):
 
     @cached_property
     def _differences(self) -> Differences:
-        """What host and device do not both have; only where _has_other_memory."""
+        """The differences of host and device, if _has_other_memory."""
         return Differences(self.size_in_bytes)
 
     @property
     def _has_other_memory(self) -> bool:
-        """Whether the host's copy is not what the device has."""
+        """Whether the host's copy is other memory than the device's."""
         return self.has_copy and not self.gpu.host_memory
 
     def _mark_written(self, offset: int = 0, size: int | None = None) -> None:
-        """Record that device memory (all of it, or a range) has changed or will be uploaded."""
+        """Record that device memory (all of it, or a part) has changed or will be uploaded."""
         part = (offset, self.size_in_bytes if size is None else offset + size)
         if len(self._stamps) >= _MOST_STAMPS:
             self._stamps = _joined(self._stamps, self.size_in_bytes)
@@ -170,15 +165,13 @@ class Buffer(OfOneProcess, Closing):
         self._stamps[part] = next(_serials)
 
     def _mark_computed(self, offset: int = 0, size: int | None = None) -> None:
-        """Record that a dispatch has changed all of it, or a range."""
+        """Record that a dispatch has changed device memory (all of it, or a part)."""
         self._mark_written(offset, size)
         if self._has_other_memory:
             self._differences.written_by_device(offset, self.size_in_bytes if size is None else offset + size)
 
     def _mark_uploaded(self) -> None:
-        """Record an upload, before it: it may fail and have changed the buffer nevertheless. What only the device has is
-        merged: it does not change.
-        """
+        """Record an upload before it starts, as even one that fails may change the buffer. Parts in of_device stay."""
         for begin, end in [(0, self.size_in_bytes)] if self._is_exposed else self._differences.of_host:
             self._mark_written(begin, end - begin)
 
@@ -190,30 +183,30 @@ class Buffer(OfOneProcess, Closing):
 
     @property
     def _bytes(self) -> np.ndarray:
-        """The host's copy: the driver's memory, which a child process may not have, nor anybody after the device is lost."""
+        """The host's copy. Raises DriverError in a child process or once the device is lost, when it may be unmapped."""
         self.gpu.driver.check()
         return self._mapped
 
     def host(self, dtype: Any = np.float32) -> np.ndarray:
         """The host's copy itself as a flat, writable array of a dtype, without bytes at the end that make no whole element.
 
-        Nobody sees what is written through the array. So where the device's memory is the host's, weights bound from this
-        buffer are packed at each execution from then on. Elsewhere an upload brings all of the copy, and is refused where a
-        dispatch wrote a part of the buffer that was not read back.
+        vkdml cannot track writes through the array. So if the device works in the host's memory, weights bound from this buffer
+        are packed at each execution from then on. Elsewhere an upload copies all of the buffer, and is refused while a part
+        that a dispatch wrote was not read back.
 
-        The array may outlive the buffer. Once the device is lost it keeps what it has, which nobody else sees.
+        The array may outlive the buffer. Once the device is lost, it keeps its contents.
         """
         dtype = _numbers("Buffer.host", dtype)
         array = self._bytes[:self.size_in_bytes // dtype.itemsize * dtype.itemsize].view(dtype)
         if not self._is_exposed:
-            self.gpu.keep_open_for(self._tensor)  # which the array holds
+            self.gpu.keep_open_for(self._tensor)  # the array holds the tensor
         self._is_exposed = True
         self._mark_written()
         self._differences.exposed_to_host()
         return array
 
     def write(self, array: np.ndarray, offset: int = 0) -> None:
-        """Copy an array's elements, in C order, to the host's copy, so many bytes behind its start.
+        """Copy an array's elements, in C order, to the host's copy, from byte `offset` on.
 
         Raises InvalidArgumentError if they do not fit, or are not numbers in this machine's byte order.
         """
@@ -229,16 +222,14 @@ class Buffer(OfOneProcess, Closing):
         self._put(np.ascontiguousarray(given).reshape(-1), offset)
 
     def _put(self, flat: np.ndarray, offset: int = 0) -> None:
-        """The same as `write`, for a flat array that fits; the device is open."""
+        """Do the same as `write`, unchecked: for a flat array that fits, on an open device."""
         self._mapped[offset:offset + flat.nbytes] = flat.view(np.uint8)
         self._mark_written(offset, flat.nbytes)
         if self._has_other_memory:
             self._differences.written_by_host(offset, offset + flat.nbytes)
 
     def read(self, shape: Sequence[int], dtype: Any = np.float32, offset: int = 0) -> np.ndarray:
-        """A new array from the host's copy, from so many bytes behind its start. Raises InvalidArgumentError for one that is
-        larger.
-        """
+        """Return a new array from the host's copy, from byte `offset` on. Raises InvalidArgumentError if it is too large."""
         room = self.size_in_bytes - self._checked_offset("Buffer.read", offset)
         dtype = _numbers("Buffer.read", dtype)
         shape = integers("Buffer.read", "shape", shape, 0)
@@ -249,7 +240,7 @@ class Buffer(OfOneProcess, Closing):
         return self._take(shape, dtype, offset)
 
     def _take(self, shape: Sequence[int], dtype: Any, offset: int = 0) -> np.ndarray:
-        """The same as `read`, for an array that is not larger; the device is open."""
+        """Do the same as `read`, unchecked: for an array that fits, on an open device."""
         return np.ndarray(shape, dtype, self._mapped, offset).copy()
 
     def _checked_offset(self, call: str, offset: int) -> int:
@@ -259,8 +250,8 @@ class Buffer(OfOneProcess, Closing):
         return checked
 
     def upload(self, array: np.ndarray, offset: int = 0) -> None:
-        """`write`, then bring what the host has written to the device. Raises what `write` raises, DriverError, and
-        InvalidArgumentError for what `host` says.
+        """Write as `write` does, then copy to the device what the host has written. Raises as `write` does, DriverError, and
+        InvalidArgumentError as `host` describes.
         """
         self.write(array, offset)
         with self.gpu.lock:
@@ -271,7 +262,7 @@ class Buffer(OfOneProcess, Closing):
                 self._mark_copied()
 
     def download(self, shape: Sequence[int], dtype: Any = np.float32, offset: int = 0) -> np.ndarray:
-        """A new array of what the device has. Its copy gets what is new there. Raises what `read` raises, and DriverError."""
+        """Read back what dispatches wrote, then return a new array. Raises as `read` does, and DriverError."""
         with self.gpu.lock:
             if not self._has_other_memory:
                 return self.read(shape, dtype, offset)
@@ -284,23 +275,22 @@ class Buffer(OfOneProcess, Closing):
                 self._put_back(kept)
 
     def _merge(self) -> None:
-        """Bring what only the device has to the host's copy, before an upload, which copies all.
-
-        Raises InvalidArgumentError where that is a part, and nobody knows whether the host has written there since (`host`).
-        """
+        """Read back the parts that a dispatch wrote, before an upload, which copies all. Raises as `_expect_seen` does."""
         self._expect_seen(())
         if self._differences.of_device and not self._is_exposed:
             self.download((0,))
 
     def _expect_seen(self, computed: Iterable[Bound]) -> None:
-        """Raises what `_merge` would raise after dispatches have written to these parts."""
+        """Raise InvalidArgumentError if dispatches wrote parts that the host may have overwritten since (`host`). computed:
+        parts that dispatches will have written.
+        """
         unread = [*self._differences.of_device, *((part.offset, part.offset + part.size_in_bytes) for part in computed)]
         if self._is_exposed and unread and (0, self.size_in_bytes) not in unread:
             raise InvalidArgumentError("Buffer", "upload", "a part that a dispatch wrote, and an array of host()",
                                        "write() instead of that array, or a readback before the upload")
 
     def _unsent(self) -> list[tuple[int, np.ndarray]]:
-        """Parts that only the host's copy has, each with its offset; to be `_put_back` after a readback, which copies all."""
+        """Return copies of the parts that the host wrote last, to be `_put_back` after a readback, which copies all."""
         return [(begin, self._bytes[begin:end].copy()) for begin, end in self._differences.of_host]
 
     def _put_back(self, unsent: Iterable[tuple[int, np.ndarray]]) -> None:
@@ -314,12 +304,12 @@ class Buffer(OfOneProcess, Closing):
         submission.run()
 
 
-_MOST_DIMENSIONS = 32  # of an array, in all versions of numpy
+_MOST_DIMENSIONS = 32  # of an array; all versions of numpy allow so many
 _MOST_STAMPS = 1000
 
 
 def _joined(stamps: Mapping[tuple[int, int], int], size: int) -> dict[tuple[int, int], int]:
-    """One stamp for parts without a gap between them, such as the rows of a tensor, but for that of the whole buffer."""
+    """Give parts without a gap between them, such as rows of a tensor, one stamp. The whole buffer's stamp stays its own."""
     whole = (0, size)
     joined: list[tuple[int, int, int]] = []
     for (begin, end), stamp in sorted((part, stamp) for part, stamp in stamps.items() if part != whole):
@@ -332,10 +322,7 @@ def _joined(stamps: Mapping[tuple[int, int], int], size: int) -> dict[tuple[int,
 
 @dataclass(frozen=True)
 class Range:
-    """A part of a buffer, which kernels see as a buffer.
-
-    offset: a multiple of DeviceInfo.storage_buffer_alignment.
-    """
+    """A part of a buffer, which kernels see as a buffer. offset: a multiple of DeviceInfo.storage_buffer_alignment."""
 
     buffer: Buffer
     offset: int
@@ -347,12 +334,12 @@ class Range:
 
     @property
     def stamp(self) -> int | None:
-        """Stamp of this part, as `Buffer.stamp`."""
+        """The stamp of this part, as `Buffer.stamp`."""
         return self.buffer._stamp_of(self.offset, self.size_in_bytes)
 
     @property
     def contents(self) -> Hashable:
-        """Contents of this part, as `Buffer.contents`."""
+        """A value that changes with the bytes of this part, as `Buffer.contents`."""
         return _contents(self)
 
     def _mark_computed(self) -> None:
@@ -360,7 +347,7 @@ class Range:
         self.buffer._mark_computed(self.offset, self.size_in_bytes)
 
     def read(self, shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
-        """A new array from the host's copy of this part."""
+        """Return a new array from the host's copy of this part."""
         return self.buffer.read(shape, dtype, self.offset)
 
 
@@ -368,13 +355,13 @@ Bound = Buffer | Range
 
 
 def _contents(bound: Bound) -> Hashable:
-    """A stamp alone does not say which bytes: one write may have filled many parts."""
+    """Return a part's stamp and place, as one write may have given many parts the same stamp."""
     stamp = bound.stamp
     return None if stamp is None else (bound.buffer._serial, bound.offset, bound.size_in_bytes, stamp)
 
 
 def overlap(one: Bound, other: Bound) -> bool:
-    """Whether they have a byte in common."""
+    """Return whether two parts have a byte in common."""
     return (one.buffer is other.buffer and one.offset < other.offset + other.size_in_bytes
             and other.offset < one.offset + one.size_in_bytes)
 

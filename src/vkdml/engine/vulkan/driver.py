@@ -1,5 +1,5 @@
-"""Calls of a device's driver through kp's objects: what they raise, how long they may take, and when the device is lost; and a
-thread for executions that nobody waits for at once.
+"""Calls into a device's driver through kp: their errors, their time limit, and lost devices; and the thread for executions in
+the background.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-TIMEOUT = 600.0  # seconds
+TIMEOUT = 600.0  # a device is lost once an execution has run for so many seconds
 
-# A signal's handler runs when a wait returns to Python. Most executions end within the first such wait
+# Signals' handlers run when a wait returns to Python, so each wait is short. Most executions end within the first
 _WAIT_NANOSECONDS = 100_000_000
 
 _FAILED, _RUNNING = "the Vulkan driver failed while", "running a submission"
 _NO_MEMORY = "this process has no more memory while"
 
-# What kp's messages have of VkResult
+# Names of VkResult in kp's messages
 _LOST = "DeviceLost"
 _OUT_OF_MEMORY = ("OutOfHostMemory", "OutOfDeviceMemory", "OutOfPoolMemory")
 
 
 _drivers: WeakSet[Driver] = WeakSet()
 
-_calling: list[int] = []  # the threads that are within a call that may run beside others, as often as they are
+_calling: list[int] = []  # a thread's id for each call into C++ that it is in
 _ending: int | None = None  # the thread that ends the process
 
-# When a process ends: seconds at most for all, for calls that other threads are in, and then for what is running
+# The end of a process waits so many seconds at most for other threads' calls, and then for submissions
 _FOR_CALLS, _FOR_SUBMISSIONS = 5, 2
 
 
@@ -53,15 +53,15 @@ os.register_at_fork(after_in_child=_in_child)
 
 
 class Calls:
-    """Context of each call into C++ that lets other threads run. While the process ends, any other thread ends when it enters
-    such a call; but not within another one, as PyTorch does not let such exceptions through.
+    """Context of each call into C++ that lets other threads run. While the process ends, a thread that enters one gets
+    SystemExit, but not within another such call, as PyTorch does not pass such exceptions on.
 
-    Python ends a daemon thread that comes back from such a call when the process has ended, and so aborts the process.
+    Otherwise Python would end a daemon thread on its return from the call, which aborts the process.
     """
 
     def __enter__(self) -> None:
         thread = threading.get_ident()
-        _calling.append(thread)  # before it looks, as the process may begin to end in between
+        _calling.append(thread)  # before the check, as the process may begin to end in between
         if _ending is not None and _ending != thread and _calling.count(thread) == 1:
             self.__exit__()
             raise SystemExit
@@ -72,14 +72,14 @@ class Calls:
 
 calls = Calls()
 
-# Has weakref register its own handler now, so that it comes after this one: what its finalizers take away, such as PyTorch's
-# operators, other threads may be in
+# Makes weakref register its own exit handler now, so that it runs after this module's: other threads may still use what its
+# finalizers destroy, such as PyTorch's operators
 finalize(calls, id, None).atexit = False
 
 
 @atexit.register
 def _end() -> None:
-    """The process ends, after an interrupt perhaps. What is running might not, and a driver's threads may be compiling it."""
+    """End the process: wait for other threads' calls and for submissions, but not long, as they may never end."""
     global _ending
     _ending = threading.get_ident()
     until = time.monotonic() + _FOR_CALLS
@@ -91,7 +91,7 @@ def _end() -> None:
 
 
 def _wait(is_over: Callable[[], bool], until: float) -> None:
-    """Wait until it is over, or until then, whatever signals' handlers raise: the process ends already."""
+    """Wait until a condition holds or a time has come, whatever signals' handlers raise: the process ends already."""
     while time.monotonic() < until:
         with suppress(BaseException):
             while not is_over() and time.monotonic() < until:
@@ -99,7 +99,7 @@ def _wait(is_over: Callable[[], bool], until: float) -> None:
             return
 
 
-# What to do after a failure
+# Advice after a driver's failure
 _SMALLER = "Call with fewer steps or rows, or let go of buffers and layers; `vkdml explain` says what an operator takes"
 _UNKNOWN = "Calls that follow may work; if it comes again, update the driver or take another device (`vkdml devices`)"
 
@@ -107,8 +107,8 @@ _UNKNOWN = "Calls that follow may work; if it comes again, update the driver or 
 class Driver:
     """The driver of one opened device.
 
-    lost: why the device cannot be used any more; None: it can. running: kp's sequence whose end was not seen yet. lock: around
-    all work on the device. forget: lets go of all that is kept on it.
+    lost: why the device cannot be used any more; None if it can. running: kp's sequence that may still run. lock: held around
+    all work on the device. forget: drops all that is kept on it.
     """
 
     def __init__(self, name: str, forget: Callable[[], None]) -> None:
@@ -121,41 +121,41 @@ class Driver:
         _drivers.add(self)
 
     def open(self, call: Callable[[], Any]) -> Any:
-        """kp's manager of the device."""
+        """Open the device. Return kp's manager."""
         self._manager = self.make(f"opening {self._name}", call)
         return self._manager
 
     def make(self, doing: str, call: Callable[[], T]) -> T:
-        """Make an object of kp's, which is never destroyed in a child process."""
+        """Make an object of kp's, which is never destroyed in a child process. doing: for errors."""
         return system.keep(self.call(doing, call))
 
     def call(self, doing: str, call: Callable[[], T]) -> T:
-        """Call kp. What it raises becomes a DriverError that says what was being done."""
+        """Call kp. Its errors become a DriverError that says what was being done."""
         self.check()
         try:
             with calls:
                 return call()
-        except RecursionError:  # of the caller's, which is a RuntimeError, as kp's errors are
+        except RecursionError:  # the caller's; kp's errors are RuntimeErrors too
             raise
         except (RuntimeError, MemoryError) as error:
             raise self._failure(doing, error) from error
 
     def check(self) -> None:
-        """Raises DriverError where the device cannot be used."""
+        """Raise DriverError if the device cannot be used."""
         system.check()
         if self.lost is not None:
             raise DeviceLostError(self.lost)
 
     def run(self, sequence: Any) -> None:
-        """Submit what a sequence of kp's has recorded, and wait for its end.
+        """Submit kp's sequence and wait for its end.
 
-        An exception that a signal's handler raises, such as KeyboardInterrupt, gets through within a moment. What was submitted
-        runs on then, and the lock waits for it first when it is next entered.
+        Exceptions of signals' handlers, such as KeyboardInterrupt, are raised at once. The submission then runs on, and the
+        next user of the lock waits for it first.
         """
         begin = time.perf_counter()
 
         def submit() -> None:
-            self.running = sequence  # before, as a signal may come at any place
+            self.running = sequence  # first, as a signal may come at any place
             sequence.eval_async()
             sequence.eval_await(_WAIT_NANOSECONDS)
 
@@ -166,7 +166,7 @@ class Driver:
         _log.debug("a submission ran for %.3f ms", (time.perf_counter() - begin) * 1e3)
 
     def settle(self) -> None:
-        """Wait for what is running. Raises DriverError when the driver fails or the device is lost."""
+        """Wait for the running sequence. Raises DriverError when the driver fails or the device is lost."""
         sequence, begin = self.running, time.monotonic()
         while sequence is not None and sequence.is_running():
             self.call(_RUNNING, lambda: sequence.eval_await(_WAIT_NANOSECONDS))
@@ -176,8 +176,8 @@ class Driver:
         self.running = None
 
     def has_ended(self) -> bool:
-        """Whether nothing is running. Waits for it a moment."""
-        with suppress(RuntimeError, MemoryError):  # it is lost, or a call of another thread has not ended
+        """Return whether no sequence is running, after a moment's wait."""
+        with suppress(RuntimeError, MemoryError):  # the device is lost, or another thread is in a call
             system.check()
             if self.running is not None and self.running.is_running():
                 self.running.eval_await(_WAIT_NANOSECONDS)
@@ -185,14 +185,14 @@ class Driver:
         return True
 
     def abandon(self) -> None:
-        """Let what is running outlive this process's objects: it must not be destroyed, and is not waited for."""
+        """Never destroy the running sequence nor its device, and do not wait for it."""
         if self.running is not None and self.running.is_running():
             for used in (self._manager, self.running):
                 system.never_destroy(used)
             system.end_without_destructors()
 
     def _failure(self, doing: str, error: Exception) -> DriverError:
-        """The error to raise for an exception of kp's."""
+        """Return the error to raise for an exception of kp's."""
         is_of_process = isinstance(error, MemoryError)
         text = f"{_NO_MEMORY if is_of_process else _FAILED} {doing}: {str(error).strip() or type(error).__name__}"
         if _LOST in text:
@@ -201,8 +201,8 @@ class Driver:
         return OutOfMemoryError(f"{text}. {_SMALLER}") if is_memory else DriverError(f"{text}. {_UNKNOWN}")
 
     def _lose(self, reason: str) -> DeviceLostError:
-        """Give the device up: nothing on it can be used any more."""
-        self.lost = (f"{reason}. The device {self._name} is lost, with all that was made on it. vkdml.Device() opens it anew; "
+        """Mark the device as lost and drop all that is kept on it. Return the error to raise."""
+        self.lost = (f"{reason}. The device {self._name} is lost, with all that was made on it. vkdml.Device() opens it again; "
                      "calls that name no Device do so by themselves")
         _log.error("%s", self.lost)
         self.abandon()
@@ -214,11 +214,11 @@ class Driver:
 class DeviceLock(system.Lock):
     """Lock around work on a device.
 
-    Entering waits for what an interrupted call left running, and raises if the device is lost. After a
-    foreign exception, as of a signal's handler, the cached state may be inconsistent, so it is dropped; not within a wait, nor
-    where memory runs out, which would be a bad time to compile again.
+    Entering waits for a sequence that an interrupted call left running, and raises if the device is lost. After a foreign
+    exception, such as a signal handler's, what is kept on the device may be inconsistent and is dropped, unless a sequence runs
+    or memory has run out.
 
-    is_computing: whether the buffers that all executions share are in use. A signal's handler may enter again then.
+    is_computing: whether the buffers that executions share are in use. A signal's handler may enter again then.
     """
 
     def __init__(self, driver: Driver) -> None:
@@ -228,7 +228,7 @@ class DeviceLock(system.Lock):
 
     def __enter__(self) -> None:
         super().__enter__()
-        if self._driver.running is None and self._driver.lost is None:  # nearly always, and short calls are made often
+        if self._driver.running is None and self._driver.lost is None:  # nearly always
             return
         try:
             self._driver.check()
@@ -247,22 +247,22 @@ class DeviceLock(system.Lock):
 
 
 _Work = tuple[Future[None], Callable[[], None]]
-_Queue = SimpleQueue[_Work | None]  # None: the thread ends
+_Queue = SimpleQueue[_Work | None]  # None ends the thread
 
 
 class Background:
-    """Starts its thread with the first piece of work. The thread goes when nobody holds this any more.
+    """Runs functions in a thread of its own, which starts with the first one and ends with this object.
 
-    It is a daemon, as a process that ends joins the others, with all that is queued, and cannot join one whose start was
-    interrupted: such a thread waits for work without end.
+    It is a daemon: a process that ends would wait for other threads with all their queued work, and for ever for one whose
+    start was interrupted.
     """
 
     def __init__(self) -> None:
         self._queue: _Queue | None = None
-        self._starting = threading.RLock()  # a signal's handler may call within a start
+        self._starting = threading.RLock()  # reentrant: a signal's handler may call `submit` during a start
 
     def submit(self, work: Callable[[], None]) -> Future[None]:
-        """Raises RuntimeError where the system gives no thread. An interrupt may leave the work queued."""
+        """Queue a function. Raises RuntimeError if the system gives no thread. An interrupt may leave the function queued."""
         future: Future[None] = Future()
         with self._starting:
             if self._queue is None:
@@ -276,7 +276,7 @@ class Background:
         try:
             threading.Thread(target=_work, args=(queue,), name="vkdml", daemon=True).start()
             finalize(self, queue.put, None).atexit = False
-        except BaseException:  # an interrupt, perhaps of a start that goes on
+        except BaseException:  # an interrupt; the thread may start nevertheless
             queue.put(None)
             raise
         return queue
@@ -287,10 +287,10 @@ def _work(queue: _Queue) -> None:
         future, work = item
         try:
             work()
-        except SystemExit:  # see driver.Calls
+        except SystemExit:  # see Calls
             future.set_exception(DriverError("the process ended before the execution did"))
         except BaseException as error:
             future.set_exception(error)
         else:
             future.set_result(None)
-        del item, future, work  # which hold the device
+        del item, future, work  # they hold the device

@@ -1,6 +1,6 @@
-"""Files that others may have written: only regular ones are read, no more of them than there is, and none outside of a folder.
+"""Safe access to files that others may have written, and the files of compiled pipelines.
 
-Everything here raises OSError or ValueError, for the caller to say which of its arguments names the file.
+Functions raise OSError or ValueError; callers add which of their arguments named the file.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from ...planning.device_info import DeviceInfo
 
 _SECONDS_TO_WRITE = 3600  # no process takes longer to write a file
 
+
 def open_regular(path: Path) -> BinaryIO:
-    """Open a regular file to read. Others are refused, and not waited for: a pipe may have no writer, a device no end."""
+    """Open a regular file to read. Refuse others without waiting: a pipe may have no writer, a device no end."""
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
@@ -31,29 +32,25 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def cache_folder(name: str) -> Path | None:
-    """The folder of this name for what later processes use: in XDG_CACHE_HOME, or else in ~/.cache. None: there is no home."""
+    """Return vkdml's cache folder of a name, in XDG_CACHE_HOME or else in ~/.cache; None if there is no home."""
     with suppress(RuntimeError):
         given = Path(os.environ.get("XDG_CACHE_HOME", ""))
         return (given if given.is_absolute() else Path.home() / ".cache") / "vkdml" / name
     return None
 
 
-def others_write(status: os.stat_result) -> bool:
-    """Whether somebody else can have written a file or folder."""
+def others_write_to(path: Path) -> bool:
+    """Return whether other users can have written a file or folder."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
     is_ours = status.st_uid in (os.geteuid(), 0) and not stat.S_ISLNK(status.st_mode)
     return not is_ours or bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
 
-def others_write_to(path: Path) -> bool:
-    """Whether somebody else can have written what is there."""
-    try:
-        return others_write(path.lstat())
-    except OSError:
-        return False
-
-
 def write_whole(path: Path, content: bytes) -> None:
-    """A file that appears whole or not at all, in the place of what was there, in a folder for this user alone."""
+    """Write a file, which appears whole or not at all, in a folder that only this user can access."""
     path.parent.parent.mkdir(parents=True, exist_ok=True)
     path.parent.mkdir(mode=0o700, exist_ok=True)  # whatever the umask says
     number, name = tempfile.mkstemp(".tmp", dir=path.parent)
@@ -69,7 +66,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what processes left that were killed while they wrote."""
+    """Remove unfinished files of processes that were killed while they wrote."""
     for path in folder.glob("*.tmp"):
         with suppress(OSError):
             if time.time() - path.stat().st_mtime > _SECONDS_TO_WRITE:
@@ -81,7 +78,7 @@ def length(file: BinaryIO) -> int:
 
 
 def read(path: Path, most: int | None = None) -> bytes:
-    """All of a file. most: refuse a longer one."""
+    """Return the contents of a file. most: refuse a file with more bytes."""
     with open_regular(path) as file:
         size = length(file)
         if most is not None and size > most:
@@ -90,7 +87,7 @@ def read(path: Path, most: int | None = None) -> bytes:
 
 
 def read_part(path: Path, offset: int, size: int | None) -> bytes:
-    """So many bytes from there, or all."""
+    """Return `size` bytes of a file from `offset` on; None: all from there on."""
     with open_regular(path) as file:
         rest = length(file) - offset
         if offset < 0 or rest < 0 or not 0 <= (rest if size is None else size) <= rest:
@@ -107,7 +104,7 @@ def _read(file: BinaryIO, size: int) -> bytes:
 
 
 def inside(folder: Path, name: str) -> Path:
-    """The path of what a name in a file of this folder means, with links followed. Refuses one outside of the folder."""
+    """Return the path that a name means in a folder, with links followed. Refuses a path outside of the folder."""
     root = folder.resolve()
     path = (root / name).resolve()
     if not path.is_relative_to(root):
@@ -115,30 +112,28 @@ def inside(folder: Path, name: str) -> Path:
     return path
 
 
-_MOST_BYTES = 32 * 2**20  # of all files with pipelines
+_MOST_BYTES = 32 * 2**20  # of all files with pipelines together
 _HEADER = struct.Struct("<IIII16s")  # VkPipelineCacheHeaderVersionOne: its length, 1, vendor, device, UUID
 _CHECKSUM = struct.Struct("<I")
-_WORTH = 4  # compiling that takes so many times as long as writing it down
+_WORTH = 4  # a file is written once compiling has taken so many times as long as writing
 
 
 class PipelineFile:
-    """The pipelines that the driver of one opened device has compiled, kept for later processes: VkPipelineCache's data.
-
-    Most drivers of GPUs keep their own; where one does not, each process would compile all of them. A file that cannot be read,
-    is torn or is of another driver is as if it were not there; what cannot be written is not kept.
+    """Keeps the pipelines that a device's driver has compiled (VkPipelineCache's data) for later processes, for drivers that
+    keep none themselves. A file that cannot be read, is damaged or is another driver's counts as missing.
     """
 
     def __init__(self, info: DeviceInfo) -> None:
         self._info = info
-        self._unsaved = 0.0  # seconds of compiling
-        self._seconds = 0.001  # that writing takes
+        self._unsaved = 0.0  # seconds of compiling since the last write
+        self._seconds = 0.001  # seconds that a write takes
         folder = cache_folder("pipelines")
         about = (info.name, info.driver, info.driver_version, info.vendor, info.device_id, info.pipeline_cache_uuid)
         digest = hashlib.sha256(repr(about).encode()).hexdigest()[:16]
         self._path = folder / f"{digest}.bin" if folder and not others_write_to(folder) else None
 
     def read(self) -> bytes:
-        """What to make the device's cache with; empty where there is nothing."""
+        """Return the initial data of the device's VkPipelineCache; empty if none is kept."""
         if self._path is None or others_write_to(self._path):
             return b""
         try:
@@ -150,8 +145,9 @@ class PipelineFile:
         return data if is_whole and self._is_of_device(data) else b""
 
     def made(self, seconds: float, data: Callable[[], bytes]) -> None:
-        """A pipeline was compiled within so many seconds. Writes down all that the cache has once that is worth it; what is not
-        written when the process ends is less than that.
+        """Note that compiling a pipeline took some seconds. Write the file if enough was compiled since the last write.
+
+        data: returns the VkPipelineCache's data.
         """
         self._unsaved += seconds
         if self._path is None or self._unsaved < _WORTH * self._seconds:
@@ -167,7 +163,7 @@ class PipelineFile:
         self._unsaved, self._seconds = 0.0, time.perf_counter() - begin
 
     def _is_of_device(self, data: bytes) -> bool:
-        """Whether a driver's header says that it is for this device and driver."""
+        """Return whether data has the header of this device and driver."""
         if len(data) < _HEADER.size:
             return False
         size, version, *found = _HEADER.unpack_from(data)
@@ -176,7 +172,7 @@ class PipelineFile:
 
 
 def _drop_oldest(folder: Path) -> None:
-    """Keep the folder within its bound: files of former drivers go."""
+    """Remove the oldest files, of former drivers, until the folder is within its bound."""
     found = sorted(((path.stat(), path) for path in folder.iterdir()), key=lambda one: one[0].st_mtime, reverse=True)
     total = 0
     for status, path in found:

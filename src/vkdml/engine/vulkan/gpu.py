@@ -44,11 +44,10 @@ _log = logging.getLogger(__name__)
 
 
 def select_device(device: int | str | None) -> DeviceInfo:
-    """The device with this index, UUID or PCI address, or else the first whose name contains this.
+    """Return the device with an index, a UUID or a PCI address, or the first whose name contains `device`. None takes the
+    environment variable VKDML_DEVICE, else the first GPU, else the first CPU driver.
 
-    By default what the environment variable VKDML_DEVICE says, or else the first GPU, or else the first CPU driver.
-
-    Raises DriverError when there is none or none that matches, InvalidArgumentError for what is neither a number nor a string.
+    Raises DriverError if no device matches, InvalidArgumentError for neither a number nor a string.
     """
     if isinstance(device, bool) or not isinstance(device, int | np.integer | str | None):
         raise InvalidArgumentError("Device", "device", type(device).__name__,
@@ -65,8 +64,9 @@ def select_device(device: int | str | None) -> DeviceInfo:
 
 
 def select_again(index: int, name: str) -> DeviceInfo:
-    """A device that another process selected, perhaps on another machine: of this index if that is its name there, or else the
-    first of this name. Raises DriverError when there is none.
+    """Return the device that another process selected: the one with this index and name, or else the first with this name.
+
+    Raises DriverError if there is none.
     """
     infos = enumerate_devices()
     found = [info for info in infos if info.name == name]
@@ -81,10 +81,10 @@ def _listed(infos: Iterable[DeviceInfo]) -> str:
 
 
 class Kernel(NamedTuple):
-    """A pipeline with its buffers bound and its number of workgroups. Made by Gpu.create_kernel.
+    """A pipeline with bound buffers and a number of workgroups. Made by Gpu.create_kernel.
 
-    tensors: kp's, which are counted as long as they are there. bound: a part of a buffer for each binding. reads: of buffers
-    that it does not write. writes: which parts of which buffers.
+    tensors: kp's tensors, whose memory counts while they are held. bound: a part of a buffer for each binding. reads: buffers
+    that it only reads. writes: parts of buffers that it writes.
     """
 
     compiled: CompiledKernel
@@ -99,16 +99,15 @@ class Kernel(NamedTuple):
 class Submission:
     """Operations that go to the driver in one call and start in recorded order. Made by Gpu.create_submission.
 
-    It runs them without waiting for one another: an operation that depends on an earlier one needs a barrier between them. But
-    for two kinds of pairs kp records one itself: an upload and a dispatch that reads the buffer, and a dispatch and the
-    readback of what it wrote.
+    An operation that depends on an earlier one needs a barrier between them. kp records two kinds of barriers itself: between
+    an upload and a dispatch that reads the buffer, and between a dispatch and the readback of the buffer that it wrote.
     """
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu, self._driver = gpu, gpu.driver
         self._sequence = gpu.driver.make("making a submission", gpu._manager.sequence)
-        self._new: dict[str, None] = {}  # kernels that it has not run yet, of which some drivers compile most then
-        self._copied: list[Any] = []  # kp's tensors, which are counted as long as they are there
+        self._new: dict[str, None] = {}  # kernels not run yet; some drivers compile them in the first run
+        self._copied: list[Any] = []  # kp's tensors, whose memory counts while they are held
 
     def upload(self, buffer: Buffer) -> None:
         self._copy(kp.OpTensorSyncDevice, buffer)
@@ -121,18 +120,18 @@ class Submission:
         self._record(lambda: operation(self._copied[-1:]))
 
     def dispatch(self, kernel: Kernel, push: Mapping[str, int]) -> None:
-        """push: the push constants, by their names in the shader."""
+        """Record a dispatch. push: the push constants, by their names in the shader."""
         words = np.array(kernel.compiled.push_words(push), np.uint32)
         self._new[kernel.compiled.name] = None
         self._record(lambda: kp.OpAlgoDispatch(kernel.algorithm, words))
 
     def barrier(self, buffers: Iterable[Buffer]) -> None:
-        """Have the next operations wait for all earlier ones on these buffers."""
+        """Make later operations wait for all earlier ones on these buffers."""
         tensors = [buffer._tensor for buffer in buffers]
         self._record(lambda: kp.OpMemoryBarrier(tensors, _ACCESSES, _ACCESSES, _STAGES, _STAGES))
 
     def show(self, buffers: Iterable[Buffer]) -> None:
-        """The host may read what dispatches wrote to these buffers, once the submission has ended."""
+        """Let the host read what dispatches wrote to these buffers, once the submission has ended."""
         tensors = [buffer._tensor for buffer in buffers]
         self._record(lambda: kp.OpMemoryBarrier(tensors, _SHADER_WRITE, _HOST_READ, _COMPUTE_SHADER, _HOST))
 
@@ -149,7 +148,7 @@ class Submission:
         self._new = {}
 
 
-# VkAccessFlagBits and VkPipelineStageFlagBits; _ACCESSES and _STAGES are those of shaders and of copies
+# VkAccessFlagBits and VkPipelineStageFlagBits; _ACCESSES and _STAGES cover shaders and copies
 _SHADER_READ, _SHADER_WRITE, _TRANSFER_READ, _TRANSFER_WRITE, _HOST_READ = 0x20, 0x40, 0x800, 0x1000, 0x2000
 _COMPUTE_SHADER, _TRANSFER, _HOST = 0x800, 0x1000, 0x4000
 _ACCESSES, _STAGES = _SHADER_READ | _SHADER_WRITE | _TRANSFER_READ | _TRANSFER_WRITE, _COMPUTE_SHADER | _TRANSFER
@@ -158,8 +157,8 @@ _ACCESSES, _STAGES = _SHADER_READ | _SHADER_WRITE | _TRANSFER_READ | _TRANSFER_W
 class Gpu(system.OfOneProcess):
     """One opened Vulkan device.
 
-    store: what the process keeps on it, from one call to the next. memory: how much of it is taken. host_memory: whether
-    buffers for the host have no copy. driver: through which all calls of kp's go.
+    store: what is kept between calls. memory: the budget. host_memory: whether the device works in the host's memory, so that
+    buffers need no copy. driver: makes all calls into kp.
     """
 
     def __init__(self, info: DeviceInfo) -> None:
@@ -170,7 +169,7 @@ class Gpu(system.OfOneProcess):
         self.lock = self.driver.lock  # a queue takes one submission at a time
         self.memory = Memory(info, self.store, self.lock)
         self.pipelines_made = 0
-        self.once_cache: dict[Any, dict[Any, Any]] = {}  # by OnceForEachGpu
+        self.once_cache: dict[Any, dict[Any, Any]] = {}  # results by function; see OnceForEachGpu
         self._background = Background()
         system.begin()
         self._features, self._pipeline_file = Enabled(info), PipelineFile(info)
@@ -178,28 +177,28 @@ class Gpu(system.OfOneProcess):
         self._manager = self.driver.open(lambda: kp.Manager(
             info.index, [info.queue_family], self._features.extensions, features=self._features.address,
             pipeline_cache_data=self._pipeline_file.read(), **host_memory))
-        self._placeholder = Buffer(self, 16)  # bound where none is needed
+        self._placeholder = Buffer(self, 16)  # bound to bindings that no kernel touches
         _log.info("opened %s (%s %s), with at most %d bytes for buffers", info.name, info.driver, info.driver_version,
                   self.memory.limit)
 
     def bytes_of(self, size: int, has_copy: bool) -> int:
-        """Bytes allocated for a buffer, the host copy included."""
+        """Return the bytes to allocate for a buffer, with its host copy."""
         return size * (1 + (has_copy and not self.host_memory))
 
     def make_tensor(self, size_in_bytes: int, has_copy: bool) -> Any:
-        """kp's, for a Buffer."""
+        """Make kp's tensor for a Buffer."""
         for_host = kp.TensorTypes.host if self.host_memory else kp.TensorTypes.device
-        # kp wants an array. Of one for a storage tensor it only takes the size: of np.empty's no page is ever touched
+        # kp takes an array, but only its size for a storage tensor: np.empty touches no page of memory
         words, kind = (np.zeros, for_host) if has_copy else (np.empty, kp.TensorTypes.storage)
         return self.driver.make(f"making a buffer of {size_in_bytes} bytes",
                                 lambda: self._manager.tensor_t(words(size_in_bytes // 4, np.uint32), kind))
 
     def keep_open_for(self, tensor: object) -> None:
-        """Stay open until kp's object is gone, whoever holds it: its memory goes with kp's manager."""
-        finalize(tensor, id, self._manager).atexit = False  # holds what it would call `id` with
+        """Keep kp's manager open until a tensor is destroyed, as its memory goes with the manager."""
+        finalize(tensor, id, self._manager).atexit = False  # holds the manager, as an argument of `id`
 
     def keep(self, key: Hashable, make: Callable[[], T], size: int, lease: Lease) -> T:
-        """A value of the store that is memory of the device, of so many bytes; what else is there makes room for a new one."""
+        """Return a value of the store that is device memory. If it is made now, the store drops others to make room for it."""
         def make_in_room() -> T:
             self.memory.free(size, lease)
             return self.made(make, lease)
@@ -207,19 +206,19 @@ class Gpu(system.OfOneProcess):
         return self.store.get(key, make_in_room, size, lease, is_memory=True)
 
     def made(self, make: Callable[[], T], lease: Lease | None = None) -> T:
-        """The result of `make`, which takes memory of the device. Where the driver has none left, the store gives back its own,
-        but nothing of this lease, and `make` is called once more.
+        """Call `make`, which allocates device memory. If the driver has none left, drop all of the store's but the lease's, and
+        call it once more.
         """
         try:
             return make()
         except OutOfMemoryError as error:
             _log.info("trying again without what is kept: %s", error)
-        with self.lock:  # outside of the handler, where the error holds what `make` had made
+        with self.lock:  # outside of the handler: the error holds what `make` allocated
             self.store.drop_memory(lambda: False, lease)
         return make()
 
     def run_in_background(self, work: Callable[[], None]) -> Future[None]:
-        """Do work in the device's own thread, after what it was given before."""
+        """Run a function in the device's own thread, after those passed before."""
         system.check()
         try:
             return self._background.submit(work)
@@ -228,42 +227,38 @@ class Gpu(system.OfOneProcess):
                               "threads, or raise the limit (ulimit -u)") from error
 
     def saying(self, kernels: Iterable[str]) -> AbstractContextManager[None]:
-        """A context in which the driver may compile these: a user at a terminal sees what takes so long."""
+        """Return a context in which the driver may compile kernels. If it takes long, a user at a terminal is told so."""
         return system.said_after(_LONG_SECONDS, f"vkdml: {self.info.driver} is compiling {', '.join(kernels)}, once for all "
                                  "calls of this size; warm_up() of a layer, session or module does it before the first call")
 
     def create_submission(self) -> Submission:
-        """A submission with nothing recorded."""
+        """Return a new, empty submission."""
         return Submission(self)
 
     def create_kernel(self, dispatch: Dispatch, buffers: Mapping[str, Bound], compiled: CompiledKernel | None = None,
                       lease: Lease | None = None) -> Kernel:
-        """A pipeline for a dispatch, and for those that differ from it in push constants only.
+        """Return a kernel for a dispatch and for all that differ from it in push constants only.
 
-        buffers: by the plan's names. compiled: what the dispatch runs; by default the shipped kernel of its name. lease: of
-        whoever keeps the kernel.
+        buffers: by their names in the plan. compiled: by default the shipped kernel of the dispatch. lease: keeps the pipeline.
         """
-        with self.lock:
-            return self._create_kernel(dispatch, buffers, compiled or spirv.load(dispatch.kernel), lease)
-
-    def _create_kernel(self, dispatch: Dispatch, buffers: Mapping[str, Bound], compiled: CompiledKernel, lease: Lease | None
-                       ) -> Kernel:
-        # Where an optional tensor is left out, no kernel touches what is bound. Validation would report the placeholder as a
-        # race, so a buffer is bound that the dispatch writes and a barrier already orders.
+        compiled = compiled or spirv.load(dispatch.kernel)
+        # Validation would report the placeholder as a race in the place of an optional tensor, which no kernel touches. So a
+        # buffer is bound that the dispatch writes and a barrier already orders.
         left_out = buffers[dispatch.writes[0]] if dispatch.writes else self._placeholder
         bound = compiled.order({block: buffers[name] for block, name in dispatch.buffers.items()}, left_out)
         tensors, groups = [one.buffer._tensor for one in bound], list(dispatch.groups)
-        key = ("pipeline", compiled.spirv, compiled.values(dispatch.constants), dispatch.subgroup_size)
-        pipeline = self._pipeline(key, lease, compiled, dispatch)
         parts = [[(one.offset, one.size_in_bytes) for one in bound]] if any(isinstance(one, Range) for one in bound) else []
-        algorithm = self.driver.make(f"binding buffers to {dispatch.kernel}", lambda: self._manager.algorithm_from(
-            pipeline, tensors, groups, *parts))
+        with self.lock:
+            pipeline = self._pipeline(lease, compiled, dispatch)
+            algorithm = self.driver.make(f"binding buffers to {dispatch.kernel}", lambda: self._manager.algorithm_from(
+                pipeline, tensors, groups, *parts))
         writes = frozenset(buffers[name] for name in dispatch.writes)
         reads = frozenset(one.buffer for one in bound) - {self._placeholder} - {one.buffer for one in writes}
         return Kernel(compiled, algorithm, tensors, dispatch, tuple(bound), reads, writes)
 
-    def _pipeline(self, key: Hashable, lease: Lease | None, compiled: CompiledKernel, dispatch: Dispatch) -> Any:
-        """kp's algorithm for it, which has the placeholder bound."""
+    def _pipeline(self, lease: Lease | None, compiled: CompiledKernel, dispatch: Dispatch) -> Any:
+        """Return kp's algorithm for a dispatch, with the placeholder bound, from the store."""
+        key = ("pipeline", compiled.spirv, compiled.values(dispatch.constants), dispatch.subgroup_size)
         taken = 0
 
         def make() -> Any:
@@ -278,7 +273,7 @@ class Gpu(system.OfOneProcess):
                     np.zeros(0, np.uint32), np.zeros(len(compiled.interface.push), np.uint32),
                     subgroup_size=dispatch.subgroup_size)), lease)
             taken = pipeline_bytes(system.heap_bytes() - before, len(spirv))
-            if self.store.size + taken > self.store.limit:  # of those dropped before: the driver frees them at a submission
+            if self.store.size + taken > self.store.limit:  # a submission has freed pipelines that were dropped earlier
                 system.trim_heap()
             seconds = time.perf_counter() - begin
             _log.info("compiled %s in %.1f ms", dispatch.kernel, seconds * 1e3)
@@ -290,21 +285,21 @@ class Gpu(system.OfOneProcess):
 
 _LONG_SECONDS = 2.0
 
-# Bytes of the process that a pipeline takes, for each byte of its SPIR-V: 4 to 139 of all that were measured (docs/notebook.md)
+# Bounds on the bytes of the process that a pipeline takes for a byte of its SPIR-V; 4 to 139 were measured (docs/notebook.md)
 _LEAST_BYTES, _MOST_BYTES = 4, 192
 
 
 def pipeline_bytes(heap: int, spirv: int) -> int:
-    """The bytes that count for a pipeline: a quarter more than the heap grew by when it was made, within bounds.
+    """Estimate the bytes of the process that a pipeline takes. heap: how much the heap grew while it was made. spirv: its size.
 
-    More, as compilers leave gaps in the heap. Other threads may have taken or given back memory meanwhile. Nothing grows where
-    a driver compiles later, or has a heap of its own.
+    A quarter is added for gaps in the heap. The bounds cover other threads, and drivers that compile later or have another
+    heap.
     """
     return min(max(heap * 5 // 4, _LEAST_BYTES * spirv), _MOST_BYTES * spirv)
 
 
 class OnceForEachGpu(Generic[T]):
-    """A function of a Gpu and more. What it returned is kept with the Gpu, and goes with one that is lost."""
+    """Wraps a function of a Gpu and other arguments, whose results are kept as long as the Gpu."""
 
     def __init__(self, function: Callable[..., T]) -> None:
         self._function = function
@@ -326,10 +321,10 @@ _opening = system.Lock()
 
 
 def open_device(info: DeviceInfo) -> Gpu:
-    """The process's one Gpu for a device, so that buffers can pass between all that use it."""
+    """Return the process's one Gpu for a device, so that buffers can pass between all users of the device."""
     obey_environment()
     with _opening:
-        key = info.index, info.name, info.driver  # its other facts may change: cores with the process's affinity
+        key = info.index, info.name, info.driver  # other facts may change, such as cores with the process's affinity
         if key not in _open or _open[key].driver.lost:
             _open[key] = Gpu(info)
         return _open[key]
@@ -345,9 +340,7 @@ LEVELS = {"info": logging.INFO, "debug": logging.DEBUG}
 
 
 def obey_environment() -> None:
-    """Send messages of VKDML_LOG's level and above to stderr, and nowhere else. Raises InvalidArgumentError for what is no
-    level.
-    """
+    """Send messages of VKDML_LOG's level and above to stderr only. Raises InvalidArgumentError for an unknown level."""
     name = system.setting("Device", "VKDML_LOG", LEVELS)
     if name:
         _ROOT.setLevel(LEVELS[name])

@@ -1,7 +1,5 @@
-"""The devices, their limits and the features to open them with, asked of the Vulkan loader through ctypes: kp does not pass all
-of them on.
-
-No device is opened here: engine/vulkan/gpu.py does that.
+"""Queries of the Vulkan loader, in ctypes: the devices, their limits, and the features to open them with. kp does not report
+all of them.
 """
 
 from __future__ import annotations
@@ -27,38 +25,32 @@ _RESULTS = {-1: "VK_ERROR_OUT_OF_HOST_MEMORY", -2: "VK_ERROR_OUT_OF_DEVICE_MEMOR
             -4: "VK_ERROR_DEVICE_LOST", -6: "VK_ERROR_LAYER_NOT_PRESENT", -7: "VK_ERROR_EXTENSION_NOT_PRESENT"}
 _OUT_OF_MEMORY = (-1, -2)
 
-# VkPhysicalDeviceType, and which of them the default prefers
+# VkPhysicalDeviceType, and the order in which the default device is chosen
 _TYPES = {0: "other", 1: "integrated", 2: "discrete", 3: "virtual", 4: "cpu"}
 _PREFERENCE = ["discrete", "integrated", "virtual", "other", "cpu"]
 
 
 def default_device(infos: list[DeviceInfo]) -> DeviceInfo:
-    """A real GPU before a CPU driver; among equals the loader's first."""
+    """Return the device to use by default: a GPU rather than a CPU driver, among equals the loader's first."""
     return min(infos, key=lambda info: _PREFERENCE.index(info.type))
 
 
 _LEAST_VERSION = (1, 1)
-_NEWEST_VERSION = (1, 3)  # whose structures are asked for, of devices that have it
-_MOST_BUFFER_BYTES = 2**32 - 4  # kp holds a buffer's size in a uint32, in which larger ones would wrap without an error
+_NEWEST_VERSION = (1, 3)  # structures of later versions are not asked for
+_MOST_BUFFER_BYTES = 2**32 - 4  # kp's sizes are uint32, and larger ones would wrap without an error
 _STAGE_COMPUTE = 0x20
-_OPERATIONS_OF_LANES = 0x10 | 0x80  # shuffle and quad
-_NAMES_DRIVERS = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")  # the loader's variables
-_MANIFESTS = [Path("/etc/vulkan"), Path("/usr/share/vulkan"), Path("/usr/local/share/vulkan")]  # where it looks, too
+_OPERATIONS_OF_LANES = 0x10 | 0x80  # VkSubgroupFeatureFlagBits: shuffle and quad
+_NAMES_DRIVERS = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")  # variables that tell the loader where drivers are
+_MANIFESTS = [Path("/etc/vulkan"), Path("/usr/share/vulkan"), Path("/usr/local/share/vulkan")]  # the loader looks here too
 _DEVICE_LOCAL, _HOST_VISIBLE, _HOST_COHERENT, _HOST_CACHED = 1, 2, 4, 8  # VkMemoryPropertyFlagBits
-_NEED_NO_FEATURE = 0xf  # those four
+_NEED_NO_FEATURE = 0xf  # all memory types with other flags than these need a device feature
 _GRAPHICS, _COMPUTE = 1, 2  # VkQueueFlagBits
 
 
-def _asked_for() -> str:
-    """The drivers that the environment has the loader look at; empty: all that are installed."""
-    asked = [f"{name}={os.environ[name]}" for name in _NAMES_DRIVERS if os.environ.get(name)]
-    return f" (it looks only where {', '.join(asked)} says)" if asked else ""
-
-
 def enumerate_devices() -> list[DeviceInfo]:
-    """All devices with Vulkan 1.1 or newer, in the order of the loader and of kp's indices.
+    """Return all devices with Vulkan 1.1 or newer, in the loader's order, which kp's indices have too.
 
-    Raises DriverError where there is no loader or driver.
+    Raises DriverError if there is no loader or driver.
     """
     with physical_devices() as (vk, _, handles):
         infos = [_query(vk, index, handle) for index, handle in enumerate(handles)]
@@ -71,7 +63,7 @@ def enumerate_devices() -> list[DeviceInfo]:
 
 @contextmanager
 def physical_devices() -> Iterator[tuple[ctypes.CDLL, c_void_p, list[c_void_p]]]:
-    """The loader, an instance, and what to call the loader with for each device, in its order. Raises as enumerate_devices."""
+    """Yield the loader, an instance, and a handle for each device. Raises as enumerate_devices does."""
     vk = system.load_vulkan()
     app = structures.ApplicationInfo(sType=0, apiVersion=_NEWEST_VERSION[0] << 22 | _NEWEST_VERSION[1] << 12)
     create = structures.InstanceCreateInfo(sType=1, pApplicationInfo=ctypes.pointer(app))
@@ -84,33 +76,33 @@ def physical_devices() -> Iterator[tuple[ctypes.CDLL, c_void_p, list[c_void_p]]]
 
 
 def _check(function: str, result: int) -> None:
-    if result not in (_SUCCESS, _INCOMPLETE):  # incomplete: more have come since their number was told
-        if result in (*_OUT_OF_MEMORY, _NO_DRIVER) and (broken := _broken_manifests()):  # old and new loaders' reason for these
-            raise DriverError(f"the manifest of a Vulkan driver or layer is no JSON: {', '.join(broken)}. Mend or remove it")
+    if result not in (_SUCCESS, _INCOMPLETE):  # incomplete: there are more now than counted
+        if result in (*_OUT_OF_MEMORY, _NO_DRIVER) and (broken := _broken_manifests()):  # how old and new loaders report it
+            raise DriverError(f"the manifest of a Vulkan driver or layer is no JSON: {', '.join(broken)}. Fix or remove it")
         if result == _NO_DRIVER:
-            raise DriverError(f"the Vulkan loader found no driver that it can load{_asked_for()}; install one, "
-                              f"{system.REMEDY}")
+            asked = ", ".join(f"{name}={os.environ[name]}" for name in _NAMES_DRIVERS if os.environ.get(name))
+            where = f" (it looks only where {asked} says)" if asked else ""
+            raise DriverError(f"the Vulkan loader found no driver that it can load{where}; install one, {system.REMEDY}")
         error = OutOfMemoryError if result in _OUT_OF_MEMORY else DriverError
         raise error(f"the Vulkan driver failed while listing devices: {function}: {_RESULTS.get(result, result)}. "
                     "VK_LOADER_DEBUG=error,driver in the environment shows which driver, VK_DRIVER_FILES names others to take")
 
 
 def _broken_manifests() -> list[str]:
+    """Return the paths of drivers' and layers' manifests that are no JSON."""
     asked = [Path(path) for name in _NAMES_DRIVERS for path in os.environ.get(name, "").split(os.pathsep) if path]
-    found = dict.fromkeys([*asked, *(path for folder in _MANIFESTS for path in folder.glob("*.d/*.json"))])
-    return [str(path) for path in found if path.is_file() and not _is_json(path)]
-
-
-def _is_json(path: Path) -> bool:
-    try:
-        json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return False
-    return True
+    broken = []
+    for path in dict.fromkeys([*asked, *(path for folder in _MANIFESTS for path in folder.glob("*.d/*.json"))]):
+        try:
+            if path.is_file():
+                json.loads(path.read_bytes())
+        except (OSError, ValueError):
+            broken.append(str(path))
+    return broken
 
 
 def enumerated(element: type[Any], function: Any, *arguments: Any) -> list[Any]:
-    """All that a function of Vulkan's enumerates. It is asked for their number first."""
+    """Return all elements that one of Vulkan's functions enumerates. It is called for their number first."""
     count = c_uint32()
     _check(function.__name__, function(*arguments, byref(count), None))
     elements = (element * count.value)()
@@ -125,7 +117,7 @@ def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
     if version < _LEAST_VERSION:
         return None
     asked = ask(vk, handle, version, extensions_of(vk, handle))
-    if not asked[structures.SubgroupProperties].subgroupSize:  # not passed on to a driver whose manifest says Vulkan 1.0
+    if not asked[structures.SubgroupProperties].subgroupSize:  # a manifest that says Vulkan 1.0 hides the driver's answers
         return None
     memory, flags = memory_of(vk, handle)
     subgroup, sizes = asked[structures.SubgroupProperties], asked[structures.SubgroupSizeControlProperties]
@@ -148,7 +140,7 @@ def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
         max_shared_memory=limits.maxComputeSharedMemorySize,
         max_storage_buffer_range=min(limits.maxStorageBufferRange, _MOST_BUFFER_BYTES),
         max_storage_buffers=limits.maxPerStageDescriptorStorageBuffers,
-        cores=system.cores(),
+        cores=len(os.sched_getaffinity(0)),
         vendor=properties.vendorID,
         device_id=properties.deviceID,
         driver_id=driver.driverID,
@@ -172,7 +164,7 @@ def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
 
 
 def _pci_address(found: structures.PCIBusInfoProperties) -> str:
-    """Empty where nothing was found: at 0000:00:00.0 is the machine's host bridge."""
+    """Return a PCI address as lspci writes it; empty for 0000:00:00.0, which is never a GPU."""
     if not any((found.pciDomain, found.pciBus, found.pciDevice, found.pciFunction)):
         return ""
     return f"{found.pciDomain:04x}:{found.pciBus:02x}:{found.pciDevice:02x}.{found.pciFunction:x}"
@@ -193,7 +185,7 @@ def extensions_of(vk: ctypes.CDLL, handle: c_void_p) -> set[bytes]:
 
 def ask(vk: ctypes.CDLL, handle: c_void_p, version: tuple[int, int], extensions: set[bytes],
         features: Sequence[type[structures.Chained]] = structures.FEATURES) -> dict[type[Any], Any]:
-    """All of structures.PROPERTIES and features, by class. What the device does not know must not be asked for, and is 0."""
+    """Query structures.PROPERTIES and features. Return them by class; those that the device does not know are 0."""
     asked: dict[type[Any], Any] = {}
     for head, chain in ((structures.Properties2, structures.PROPERTIES), (structures.Features2, features)):
         last = None
@@ -208,7 +200,7 @@ def ask(vk: ctypes.CDLL, handle: c_void_p, version: tuple[int, int], extensions:
 
 
 def memory_of(vk: ctypes.CDLL, handle: c_void_p) -> tuple[structures.MemoryProperties, list[int]]:
-    """A device's memory, and the flags of its types."""
+    """Return a device's memory, and the flags of each type of memory."""
     memory = structures.MemoryProperties()
     vk.vkGetPhysicalDeviceMemoryProperties(handle, byref(memory))
     return memory, [found.propertyFlags for found in memory.memoryTypes[:memory.memoryTypeCount]]
@@ -223,13 +215,13 @@ def queue_families_of(vk: ctypes.CDLL, handle: c_void_p) -> list[structures.Queu
 
 
 def _queue_family(flags: list[int]) -> int:
-    """The first for compute without graphics, so that what is shown goes on beside it; else the first for compute."""
+    """Return the first queue family for compute without graphics, which slows no display; else the first for compute."""
     computes = [index for index, given in enumerate(flags) if given & _COMPUTE]
     return min(computes, key=lambda index: bool(flags[index] & _GRAPHICS), default=0)
 
 
 def _compute_units(asked: dict[type[Any], Any]) -> int:
-    """The first that is not 0 of what drivers say: those that are switched on, before those that the chip was made with."""
+    """Return the number of compute units as drivers report it: active ones before built ones; 0 if unknown."""
     made = asked[structures.ShaderCoreProperties]
     return (asked[structures.ShaderCoreProperties2].activeComputeUnitCount
             or made.shaderEngineCount * made.shaderArraysPerEngineCount * made.computeUnitsPerShaderArray
@@ -238,21 +230,20 @@ def _compute_units(asked: dict[type[Any], Any]) -> int:
 
 
 def _is_unified(kind: str, memory_types: Iterable[int]) -> bool:
-    """Whether buffers for the host can be the device's own.
+    """Return whether the device can work in buffers that the host reads and writes.
 
-    A device that is part of the processor has no other memory than the processor's, whether or not the type that the host reads
-    is called the device's own; that one type is shows that the driver does not keep host and device apart. A discrete GPU may
-    show a part of its memory to the host, but that is no reason to read inputs, or let the host read, across the bus.
+    A CPU or a GPU in the processor can, if the host sees some memory that is the device's own. A discrete GPU may show memory
+    to the host too, but then one of them would read across the bus.
     """
     both = _DEVICE_LOCAL | _HOST_VISIBLE | _HOST_COHERENT
     return kind in ("integrated", "cpu") and any(flags & both == both for flags in memory_types)
 
 
 def _host_memory_type(is_unified: bool, memory_types: list[int]) -> int:
-    """The index of the type of memory for what the host reads and writes: host tensors, and the copies of device tensors.
+    """Return the index of the type of memory that the host reads and writes; -1 if none is visible and coherent.
 
-    Cached, or else each read goes past the host's cache, some hundred times as slow; and not in a discrete GPU, or it goes over
-    the bus. Types that need a feature of the device's are passed over. -1: none is visible and coherent.
+    Cached memory is preferred, as uncached reads are some hundred times slower, and then memory outside of a discrete GPU,
+    which is not across the bus. Types that need a device feature are left out.
     """
     both = _HOST_VISIBLE | _HOST_COHERENT
     fit = [index for index, flags in enumerate(memory_types) if flags & both == both and not flags & ~_NEED_NO_FEATURE]
@@ -261,29 +252,25 @@ def _host_memory_type(is_unified: bool, memory_types: list[int]) -> int:
 
 
 def device_memory_type(memory_types: list[int]) -> int:
-    """The index of the type that kp takes for what the host does not see: the first that is the device's. -1: none is."""
+    """Return the index of the type of memory that kp takes for the device alone, the first local to it; -1 if none is."""
     return next((index for index, flags in enumerate(memory_types) if flags & _DEVICE_LOCAL), -1)
 
 
 def _heap_bytes(memory: structures.MemoryProperties, memory_type: int) -> int:
-    """Bytes of the heap of a type, that which buffers come from. A GPU in the processor may have set a little aside as its own,
-    but takes any.
-    """
+    """Return the bytes of the heap that a type of memory belongs to; 0 for type -1."""
     return int(memory.memoryHeaps[memory.memoryTypes[memory_type].heapIndex].size) if memory_type >= 0 else 0
 
 
-# What a device is opened with, beyond what every device has, and what of SPIR-V that permits: a table
-
-# What Vulkan 1.1 takes of every device: Matrix, Shader; and GroupNonUniform and its kinds, which a device may lack without that
-# a feature says so (planning asks for DeviceInfo.subgroup_shuffle)
+# SPIR-V's capabilities that need no feature: Matrix, Shader, and GroupNonUniform with its kinds, which a device may lack
+# (planning asks for DeviceInfo.subgroup_shuffle)
 _ALWAYS = {0, 1, *range(61, 69)}
 _NAMES = {9: "Float16", 10: "Float64", 11: "Int64", 22: "Int16", 39: "Int8", 4433: "StorageBuffer16BitAccess",
           4448: "StorageBuffer8BitAccess", 5345: "VulkanMemoryModel", 6019: "DotProduct", 6022: "CooperativeMatrixKHR"}
 
 
 class _Feature(NamedTuple):
-    """fact: the field of DeviceInfo that says whether a device has it. extension: to be enabled with it. capabilities: of
-    SPIR-V, by their numbers.
+    """A feature of Vulkan. fact: the field of DeviceInfo that says whether a device has it. extension: enabled with it.
+    capabilities: the numbers of the SPIR-V capabilities that it permits.
     """
 
     fact: str
@@ -301,9 +288,9 @@ _FEATURES = (
 
 
 class Enabled:
-    """The features that a device is opened with: those that vkdml uses and the device has.
+    """The features to open a device with: those that vkdml uses and the device has.
 
-    extensions: their names. address: of the first of Vulkan's structures, which are linked, while this lives; 0: there is none.
+    extensions: names of extensions to enable. address: of a chain of Vulkan's structures, valid while this object lives; or 0.
     """
 
     def __init__(self, info: DeviceInfo) -> None:
@@ -318,7 +305,7 @@ class Enabled:
             self.address = ctypes.addressof(self._chain[-1])
 
     def check(self, kernel: CompiledKernel, subgroup_size: int, workgroup: int) -> None:
-        """Raises DriverError where a kernel needs what is not enabled. subgroup_size: that it relies on; 0: any."""
+        """Raise DriverError if a kernel needs a feature that is not enabled. subgroup_size: the size that it needs; 0: any."""
         missing = sorted(kernel.interface.capabilities - self._capabilities)
         if missing:
             needs = {number: f" (feature {feature.name})" for feature in _FEATURES for number in feature.capabilities}

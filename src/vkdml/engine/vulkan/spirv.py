@@ -1,8 +1,8 @@
 """The compiled shaders that ship inside the package, and their specialization.
 
-Specialization constants become plain constants here, in the SPIR-V, not in the driver. Some drivers optimize a shader before
-they specialize it; they unroll no loop then and keep every array in memory, which takes four times as long. And drivers put
-functions in line before they drop what is never run, so branches on constants go here too.
+Specialization constants become plain constants here, in the SPIR-V. Some drivers optimize a shader before they specialize it,
+so that no loop is unrolled and it takes four times as long. And drivers inline functions before they drop dead code, so
+branches on constants are removed here too.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _OP_SPEC_CONSTANT, _OP_SPEC_CONSTANT_COMPOSITE, _OP_SPEC_CONSTANT_OP = 50, 51, 5
 _OP_FUNCTION, _OP_VARIABLE, _OP_DECORATE = 54, 59, 71
 _OP_PHI, _OP_SELECTION_MERGE, _OP_LABEL, _OP_BRANCH, _OP_BRANCH_CONDITIONAL = 245, 247, 248, 249, 250
 _DECORATION_SPEC_ID, _DECORATION_BINDING = 1, 33
-_PUSH_CONSTANT = 9  # a storage class
+_PUSH_CONSTANT = 9  # SPIR-V's storage class
 
-# What glslang makes of the constant expressions in shaders/: 32-bit integers and bools
+# The operations of constant expressions in shaders/, on 32-bit integers and bools, by SPIR-V's opcodes
 _OPERATIONS: dict[int, Callable[..., int]] = {
     128: lambda a, b: a + b,
     130: lambda a, b: a - b,
@@ -53,8 +53,9 @@ _OPERATIONS: dict[int, Callable[..., int]] = {
 class Interface(NamedTuple):
     """Declarations of a kernel's SPIR-V, by the names in the GLSL.
 
-    constant_ids: of specialization constants. bindings: in ascending order, each binding's blocks (several may show one buffer
-    in different types). push: the members of the push constants, in order. capabilities: that it needs, by SPIR-V's numbers.
+    constant_ids: the ids of specialization constants, by name. bindings: the names of the blocks at each binding, in ascending
+    order (several may show a buffer in different types). push: the names of the push constants, in order. capabilities: the
+    numbers of the SPIR-V capabilities that it needs.
     """
 
     constant_ids: dict[str, int]
@@ -65,36 +66,36 @@ class Interface(NamedTuple):
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """SPIR-V, and what it declares."""
+    """A kernel's SPIR-V and its declarations."""
 
     name: str
     spirv: bytes
     interface: Interface
 
     def order(self, buffers: Mapping[str, T], missing: T) -> list[T]:
-        """Buffers by block -> one for each binding, in order; `missing` where a tensor is left out."""
+        """Return a buffer for each binding, in order. buffers: by block. missing: taken if an optional tensor is left out."""
         return [next((buffers[block] for block in blocks if block in buffers), missing)
                 for blocks in self.interface.bindings.values()]
 
     def push_words(self, push: Mapping[str, int]) -> list[int]:
-        """Push constants by name -> in order."""
+        """Return the values of push constants in order. push: by name."""
         return [push[name] for name in self.interface.push]
 
     def values(self, constants: Mapping[str, int]) -> tuple[int, ...]:
-        """The values of the constants that this kernel declares: two dispatches with equal ones run the same pipeline."""
+        """Return the values of the constants that this kernel declares. Dispatches with equal ones run the same pipeline."""
         return tuple(constants[name] for name in self.interface.constant_ids)
 
     def specialize(self, constants: Mapping[str, int]) -> bytes:
-        """The SPIR-V with these values, and its bindings renumbered without gaps.
+        """Return the SPIR-V with values for its constants, and its bindings renumbered without gaps.
 
-        constants: may hold more names than this kernel declares.
+        constants: values by name. It may have more names than this kernel declares.
         """
         given = {constant_id: constants[name] for name, constant_id in self.interface.constant_ids.items()}
         numbers = {binding: number for number, binding in enumerate(self.interface.bindings)}
         words = np.frombuffer(self.spirv, "<u4")
         specialized = words[:_FIRST_INSTRUCTION].tolist()
-        places: dict[int, int] = {}  # SpecIds, by result
-        values: dict[int, int] = {}  # of constants, by result
+        places: dict[int, int] = {}  # SpecIds, by result id
+        values: dict[int, int] = {}  # values of constants, by result id
         end = _FIRST_INSTRUCTION
         for at, opcode, operands in _declarations(words):
             end = at + 1 + len(operands)
@@ -126,9 +127,9 @@ class CompiledKernel:
 
 
 def _without_dead_branches(functions: list[int], values: dict[int, int]) -> list[int]:
-    """Branches on constants become jumps. The blocks not taken become unreachable but stay."""
+    """Replace branches on constants by jumps. Blocks that are not taken become unreachable but stay."""
     places = list(_instructions(functions))
-    # A block with an OpPhi needs all that lead to it
+    # A block with an OpPhi needs all branches to it
     with_phi = {functions[at + 1] for (at, opcode), (_, following) in pairwise(places)
                 if opcode == _OP_LABEL and following == _OP_PHI}
     kept: list[int] = []
@@ -147,7 +148,7 @@ def _without_dead_branches(functions: list[int], values: dict[int, int]) -> list
 
 
 def _instructions(words: Sequence[int] | np.ndarray, at: int = 0) -> Iterator[tuple[int, int]]:
-    """Places and opcodes, from a place on."""
+    """Yield the index and the opcode of each instruction, from an index on."""
     while at < len(words):
         count, opcode = divmod(int(words[at]), 2**16)
         yield at, opcode
@@ -156,7 +157,7 @@ def _instructions(words: Sequence[int] | np.ndarray, at: int = 0) -> Iterator[tu
 
 @cache
 def load(name: str) -> CompiledKernel:
-    """A shipped kernel. Raises DriverError where its file is not the one that the package was built with."""
+    """Load a shipped kernel. Raises DriverError if its file is damaged or missing."""
     folder = resources.files("vkdml") / "spirv"
     try:
         spirv, checksums = ((folder / file).read_bytes() for file in (f"{name}.spv", "checksums.txt"))
@@ -172,7 +173,7 @@ def of_spirv(name: str, spirv: bytes) -> CompiledKernel:
 
 
 def _declarations(words: np.ndarray) -> Iterator[tuple[int, int, list[int]]]:
-    """Instructions before the first function: the place, opcode and operands of each."""
+    """Yield the index, opcode and operands of each instruction before the first function."""
     for at, opcode in _instructions(words, _FIRST_INSTRUCTION):
         if opcode == _OP_FUNCTION:
             return
@@ -180,13 +181,13 @@ def _declarations(words: np.ndarray) -> Iterator[tuple[int, int, list[int]]]:
 
 
 def _interface(spirv: bytes) -> Interface:
-    """Out of the module's debug names, decorations and types."""
+    """Read a module's interface from its debug names, decorations and types."""
     names: dict[int, str] = {}
     members: dict[int, list[str]] = {}
     constant_ids: dict[int, int] = {}
-    bindings: dict[int, int] = {}  # by variable
-    pointed: dict[int, int] = {}
-    blocks: dict[int, int] = {}    # types, by variable
+    bindings: dict[int, int] = {}  # binding numbers, by variable
+    pointed: dict[int, int] = {}  # the types that pointers point to
+    blocks: dict[int, int] = {}  # types, by variable
     push: list[str] = []
     capabilities: set[int] = set()
     for _, opcode, operands in _declarations(np.frombuffer(spirv, "<u4")):

@@ -1,7 +1,7 @@
-"""The store of all that is kept on a device from one call to the next, and the budget of its memory.
+"""The store of what is kept on a device between calls, and the budget of the device's memory.
 
-All faces share the pipelines, scratch buffers and packed weights in the store. It is bounded in bytes; what was not used for
-the longest is dropped.
+All faces share the pipelines, scratch buffers and packed weights in the store. It is bounded in bytes and drops the least
+recently used entries.
 """
 
 from __future__ import annotations
@@ -26,16 +26,12 @@ DEFAULT_LIMIT = 2**30
 
 
 class Lease:
-    """The entries of the store that one user needs. When one is dropped, the store calls `lost`, and the user forgets all."""
+    """The keys of entries that one user needs. When one is dropped, the store calls `lost`, and the user forgets all."""
 
     def __init__(self, store: Store, lost: Callable[[], None]) -> None:
         self.lost = lost
         self.keys: dict[Hashable, None] = {}
         store.leases.add(self)
-
-    def give_back(self, key: Hashable) -> None:
-        """Stop using an entry."""
-        self.keys.pop(key, None)
 
 
 class _Entry(NamedTuple):
@@ -46,21 +42,21 @@ class _Entry(NamedTuple):
 
 
 class Store:
-    """Values by key, each with its size in bytes. Not thread-safe: the device's lock is held around its use.
+    """Values by key, each with its size in bytes. Not thread-safe: callers hold the device's lock.
 
-    leases: of all its users. size: bytes of all that is kept.
+    leases: one for each user. size: bytes of all entries.
     """
 
     def __init__(self, limit: int) -> None:
         self.leases: WeakSet[Lease] = WeakSet()
         self._limit = limit
-        self._entries: dict[Hashable, _Entry] = {}  # what was used last is last
+        self._entries: dict[Hashable, _Entry] = {}  # the most recently used last
         self.size = 0
-        self._last_keys: object = None  # keys of the most recent `use`, if nothing else has touched the store
+        self._last_keys: object = None  # the keys of the last `use`, unless the order has changed since
 
     @property
     def limit(self) -> int:
-        """Bytes that are kept at most. A call that needs more by itself has more until the next one."""
+        """The most bytes that are kept between calls. One call may need more."""
         return self._limit
 
     @limit.setter
@@ -70,15 +66,15 @@ class Store:
 
     @property
     def memory(self) -> int:
-        """Bytes of the entries that are memory of the device."""
+        """Bytes of the entries that are device memory."""
         return sum(entry.size for entry in self._entries.values() if entry.is_memory)
 
     def get(self, key: Hashable, make: Callable[[], T], size: int | Callable[[], int], lease: Lease | None = None,
             is_memory: bool = False) -> T:
-        """The value of a key, made if it is not there.
+        """Return the value of a key. Make it if there is none.
 
-        size: a function is asked once the value is made. lease: of the user who keeps it longer than this call. is_memory:
-        whether its bytes are the device's memory.
+        size: bytes, or a function that returns them once the value is made. lease: of a user who keeps the value. is_memory:
+        whether the bytes are device memory.
         """
         self._last_keys = None
         entry = self._entries.pop(key, None)
@@ -95,26 +91,26 @@ class Store:
         return value
 
     def use(self, keys: dict[Hashable, None]) -> None:
-        """Mark these as used now. All are there."""
-        if keys is self._last_keys:  # as with steps of one stream, which are short
+        """Mark entries as used now. All of them must exist."""
+        if keys is self._last_keys:  # as in the steps of a stream, which are short
             return
         for key in keys:
             self._entries[key] = self._entries.pop(key)
         self._last_keys = keys
 
     def clear(self) -> None:
-        """Drop everything, also where an interrupted call has left what is not consistent."""
+        """Drop everything, also after an interrupted call that left an inconsistent state."""
         self._entries, self.size, self._last_keys = {}, 0, None
         for lease in list(self.leases):
             lease.keys.clear()
             lease.lost()
 
     def drop_memory(self, is_enough: Callable[[], bool], lease: Lease | None = None) -> None:
-        """Drop device memory, the least recently used first, until it is enough, but nothing of this lease."""
+        """Drop entries that are device memory, the least recently used first, until it is enough. Entries of the lease stay."""
         self._drop_while(lambda: not is_enough(), lambda key: self._entries[key].is_memory, lease)
 
     def _drop_oldest(self, lease: Lease | None, used: Hashable = None) -> None:
-        """Drop until the rest is within the limit, but nothing of this lease, nor the key that is used now."""
+        """Drop the least recently used entries until the limit holds. Entries of the lease and the key `used` stay."""
         self._drop_while(lambda: self.size > self._limit, lambda key: key != used, lease)
 
     def _drop_while(self, is_needed: Callable[[], bool], may_go: Callable[[Hashable], bool], lease: Lease | None) -> None:
@@ -140,7 +136,7 @@ class Store:
         return len(self._entries)
 
     def sizes(self) -> dict[str, int]:
-        """Bytes by kind: the first part of each key."""
+        """Return the bytes of the entries by kind, which is the first part of a key."""
         sizes: dict[str, int] = {}
         for key, entry in self._entries.items():
             sizes[_kind(key)] = sizes.get(_kind(key), 0) + entry.size
@@ -148,43 +144,36 @@ class Store:
 
 
 def _kind(key: Hashable) -> str:
-    """The kind of an entry, for messages."""
+    """Return the kind of an entry, the first part of its key."""
     return str(key[0] if isinstance(key, tuple) else key)
 
 
-DEFAULT_SHARE = 0.8  # of the heap, as other programs have some of it, too
+DEFAULT_SHARE = 0.8  # the part of the device's heap that vkdml uses; other programs need some too
 _PARTS_TOLD = 6
 _MOST_DIGITS = 30  # Python refuses to read thousands of them
 
 
-def default_limit(info: DeviceInfo) -> int:
-    """VKDML_MEMORY_BYTES, or DEFAULT_SHARE of its memory, where the driver says how much that is.
-
-    Raises InvalidArgumentError where the variable is no number.
-    """
-    text = os.environ.get("VKDML_MEMORY_BYTES") or str(int(info.memory * DEFAULT_SHARE) or sys.maxsize)
-    if not text.isdecimal() or len(text) > _MOST_DIGITS:
-        raise InvalidArgumentError("Device", "VKDML_MEMORY_BYTES", repr(text), "a whole number of bytes")
-    return int(text)
-
-
 class Memory:
-    """The memory of one device. store: drops what nobody needs now. lock: the device's.
+    """The budget of one device's memory. limit: the most bytes of all buffers and their host copies, VKDML_MEMORY_BYTES or a
+    share of the heap. store: drops entries to make room.
 
-    limit: bytes of all buffers at most, with the host's copies of them.
+    Raises InvalidArgumentError if VKDML_MEMORY_BYTES is no number.
     """
 
     def __init__(self, info: DeviceInfo, store: Store, lock: Lock) -> None:
         self._name = info.name
         self._store = store
         self._lock = lock
-        self._limit = default_limit(info)
-        self._sizes: dict[int, int] = {}  # of the buffers that are there, by their ids
+        text = os.environ.get("VKDML_MEMORY_BYTES") or str(int(info.memory * DEFAULT_SHARE) or sys.maxsize)
+        if not text.isdecimal() or len(text) > _MOST_DIGITS:
+            raise InvalidArgumentError("Device", "VKDML_MEMORY_BYTES", repr(text), "a whole number of bytes")
+        self._limit = int(text)
+        self._sizes: dict[int, int] = {}  # bytes of each existing buffer, by its id
 
     @property
     def used(self) -> int:
-        """Bytes of all buffers that are there."""
-        return sum(list(self._sizes.values()))  # a list at once, as a buffer of another thread may go meanwhile
+        """Bytes of all buffers that exist."""
+        return sum(list(self._sizes.values()))  # list() is atomic: another thread may drop a buffer
 
     @property
     def limit(self) -> int:
@@ -196,42 +185,40 @@ class Memory:
         self.free(0)
 
     def take(self, buffer: object, size: int) -> None:
-        """Count a new buffer, until it is gone."""
+        """Count a new buffer until it is destroyed."""
         self._sizes[id(buffer)] = size
         finalize(buffer, self._sizes.pop, id(buffer), None).atexit = False
 
     def has_room(self, sizes: Mapping[str, int]) -> bool:
-        """Whether all of them fit beside what nobody can drop. sizes: bytes by name, what is in the store among them."""
+        """Return whether buffers fit beside all that the store cannot drop. sizes: bytes by name, with those in the store."""
         with self._lock:
             return self._is_within(lambda: self.used - self._store.memory + sum(sizes.values()))
 
     def expect_room(self, operator: str, sizes: Mapping[str, int]) -> None:
-        """Raises InvalidArgumentError if not `has_room`."""
+        """Raise InvalidArgumentError if not `has_room`."""
         if not self.has_room(sizes):
             raise self._refusal(operator, sizes, self.used - self._store.memory)
 
     def make_room(self, operator: str, sizes: Mapping[str, int]) -> None:
-        """Make room for new buffers of so many bytes, by name. Raises InvalidArgumentError, with all as before, where there is
-        none.
-        """
+        """Make room for new buffers. sizes: bytes by name. If there is none, raise InvalidArgumentError and drop nothing."""
         total = sum(sizes.values())
         if total and self.used + total > self.limit:
             self.expect_room(operator, sizes)
             self.free(total)
 
     def free(self, size: int, lease: Lease | None = None) -> None:
-        """Drop what was not used for the longest, but nothing of this lease, until there is room for so many bytes."""
+        """Drop the least recently used memory until `size` more bytes fit. Entries of the lease stay."""
         with self._lock:
             self._store.drop_memory(lambda: self.used + size <= self.limit, lease)
 
     def expect_more(self, size: int) -> None:
-        """Raises InvalidArgumentError if a buffer of so many bytes does not fit beside all that is there."""
+        """Raise InvalidArgumentError if `size` more bytes do not fit beside all existing buffers."""
         if not self._is_within(lambda: self.used + size):
             raise self._refusal("Buffer", {"size": size}, self.used)
 
     def _is_within(self, used: Callable[[], int]) -> bool:
         if used() > self.limit:
-            gc.collect()  # networks hold themselves, and go only when Python looks for such objects
+            gc.collect()  # networks are reference cycles, which only this frees
         return used() <= self.limit
 
     def _refusal(self, operator: str, sizes: Mapping[str, int], others: int) -> InvalidArgumentError:
@@ -246,20 +233,17 @@ class Memory:
 
 
 class Recent(Generic[T]):
-    """Values by key. Once there are more than `kept`, the one that was not asked for the longest is dropped.
-
-    Threads may use one at once, if each asks for keys of its own.
-    """
+    """The `kept` most recently used values, by key. Threads may use it at once if each asks for keys of its own."""
 
     def __init__(self, kept: int) -> None:
         self._kept = kept
-        self._values: dict[Hashable, T] = {}  # in the order in which they were asked for
-        self._last: tuple[Hashable, T] | None = None  # of them
+        self._values: dict[Hashable, T] = {}  # the most recently used last
+        self._last: tuple[Hashable, T] | None = None  # the last of them
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The value of a key, made if it is not there."""
-        last = self._last  # once, as another thread may ask for another key meanwhile
-        if last is not None and last[0] == key:  # mostly, and keys are slow to hash
+        """Return the value of a key. Make it if there is none."""
+        last = self._last  # read once, as another thread may change it
+        if last is not None and last[0] == key:  # most calls; keys are slow to hash
             return last[1]
         value = self._values.pop(key, None)
         if value is None:
@@ -267,8 +251,8 @@ class Recent(Generic[T]):
         self._values[key] = value
         self._last = key, value
         if len(self._values) > self._kept:
-            first, *_ = self._values  # other threads may do so at once
-            self._values.pop(first, None)
+            first, *_ = self._values
+            self._values.pop(first, None)  # another thread may have dropped it
         return value
 
     def drop(self, key: Hashable) -> None:

@@ -1,8 +1,9 @@
-"""Vulkan's structures for what is asked of it, for ctypes, and which devices know them."""
+"""Vulkan's structures for queries, in ctypes, and the devices that know each."""
 
 from __future__ import annotations
 
 from ctypes import POINTER, Structure, c_char, c_char_p, c_float, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
+from typing import Any, ClassVar
 
 
 class ApplicationInfo(Structure):
@@ -21,7 +22,7 @@ class ExtensionProperties(Structure):
 
 
 class _Limits(Structure):
-    """VkPhysicalDeviceLimits: the members that are read here, and gaps of as many bytes as the others between them have."""
+    """VkPhysicalDeviceLimits: the members that vkdml reads, and gaps as large as the members between them."""
 
     _fields_ = [
         ("gap1", c_uint32 * 7), ("maxStorageBufferRange", c_uint32), ("gap2", c_uint32 * 3), ("gap3", c_uint64 * 2),
@@ -34,7 +35,7 @@ class _Limits(Structure):
 
 
 class Properties(Structure):
-    """VkPhysicalDeviceProperties; larger than the real structure at its end, where nothing is read."""
+    """VkPhysicalDeviceProperties, with more room at its end than the real structure."""
 
     _fields_ = [("apiVersion", c_uint32), ("driverVersion", c_uint32), ("vendorID", c_uint32), ("deviceID", c_uint32),
                 ("deviceType", c_uint32), ("deviceName", c_char * 256), ("pipelineCacheUUID", c_uint8 * 16),
@@ -47,7 +48,7 @@ class Properties2(Structure):
 
 
 class Features2(Structure):
-    """VkPhysicalDeviceFeatures2, whose own features are only passed over; larger than the real structure at its end."""
+    """VkPhysicalDeviceFeatures2, with more room at its end. Only the structures chained to it are read."""
 
     TYPE, FUNCTION = 1000059000, "vkGetPhysicalDeviceFeatures2"
     _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("features", c_uint32 * 64)]
@@ -71,88 +72,88 @@ class MemoryProperties(Structure):
                 ("memoryHeapCount", c_uint32), ("memoryHeaps", MemoryHeap * 16)]
 
 
+def words(*names: str) -> list[tuple[str, type[c_uint32]]]:
+    """Return fields of a structure with 32 bits each."""
+    return [(name, c_uint32) for name in names]
+
+
 class Chained(Structure):
-    """A structure that may follow Properties2 or Features2, for devices that know it. TYPE: its sType. SINCE: the version of
-    Vulkan that brought it; None: none has. EXTENSION: the extension that did before.
+    """A structure that may follow Properties2 or Features2 if the device knows it. TYPE: its sType. SINCE: the version of
+    Vulkan with it, if any. EXTENSION: the extension with it.
     """
 
     TYPE: int
     SINCE: tuple[int, int] | None = None
     EXTENSION = b""
+    _fields_: ClassVar[Any] = [("sType", c_uint32), ("pNext", c_void_p)]
 
 
 class SubgroupProperties(Chained):
     TYPE, SINCE = 1000094000, (1, 1)
-    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("subgroupSize", c_uint32), ("supportedStages", c_uint32),
-                ("supportedOperations", c_uint32), ("quadOperationsInAllStages", c_uint32)]
+    _fields_ = words("subgroupSize", "supportedStages", "supportedOperations", "quadOperationsInAllStages")
 
 
 class DriverProperties(Chained):
     TYPE, SINCE, EXTENSION = 1000196000, (1, 2), b"VK_KHR_driver_properties"
-    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("driverID", c_uint32), ("driverName", c_char * 256),
-                ("driverInfo", c_char * 256), ("conformanceVersion", c_uint8 * 4)]
+    _fields_ = [("driverID", c_uint32), ("driverName", c_char * 256), ("driverInfo", c_char * 256),
+                ("conformanceVersion", c_uint8 * 4)]
 
 
 class SubgroupSizeControlProperties(Chained):
     TYPE, SINCE, EXTENSION = 1000225000, (1, 3), b"VK_EXT_subgroup_size_control"
-    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("minSubgroupSize", c_uint32), ("maxSubgroupSize", c_uint32),
-                ("maxComputeWorkgroupSubgroups", c_uint32), ("requiredSubgroupSizeStages", c_uint32)]
+    _fields_ = words("minSubgroupSize", "maxSubgroupSize", "maxComputeWorkgroupSubgroups", "requiredSubgroupSizeStages")
 
 
 class ShaderCoreProperties(Chained):
     TYPE, EXTENSION = 1000185000, b"VK_AMD_shader_core_properties"
-    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), *[(name, c_uint32) for name in (
+    _fields_ = words(
         "shaderEngineCount", "shaderArraysPerEngineCount", "computeUnitsPerShaderArray", "simdPerComputeUnit",
         "wavefrontsPerSimd", "wavefrontSize", "sgprsPerSimd", "minSgprAllocation", "maxSgprAllocation",
-        "sgprAllocationGranularity", "vgprsPerSimd", "minVgprAllocation", "maxVgprAllocation", "vgprAllocationGranularity")]]
+        "sgprAllocationGranularity", "vgprsPerSimd", "minVgprAllocation", "maxVgprAllocation", "vgprAllocationGranularity")
 
 
 class ShaderCoreProperties2(Chained):
     TYPE, EXTENSION = 1000227000, b"VK_AMD_shader_core_properties2"
-    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("shaderCoreFeatures", c_uint32),
-                ("activeComputeUnitCount", c_uint32)]
+    _fields_ = words("shaderCoreFeatures", "activeComputeUnitCount")
 
 
 class ShaderSMBuiltinsProperties(Chained):
     TYPE, EXTENSION = 1000154001, b"VK_NV_shader_sm_builtins"
-    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("shaderSMCount", c_uint32), ("shaderWarpsPerSM", c_uint32)]
+    _fields_ = words("shaderSMCount", "shaderWarpsPerSM")
 
 
 class ShaderCoreBuiltinsProperties(Chained):
     TYPE, EXTENSION = 1000497001, b"VK_ARM_shader_core_builtins"
-    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("shaderCoreMask", c_uint64), ("shaderCoreCount", c_uint32),
-                ("shaderWarpsPerCore", c_uint32)]
+    _fields_ = [("shaderCoreMask", c_uint64), *words("shaderCoreCount", "shaderWarpsPerCore")]
 
 
 class IDProperties(Chained):
     TYPE, SINCE = 1000071004, (1, 1)
-    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("deviceUUID", c_uint8 * 16), ("driverUUID", c_uint8 * 16),
-                ("deviceLUID", c_uint8 * 8), ("deviceNodeMask", c_uint32), ("deviceLUIDValid", c_uint32)]
+    _fields_ = [("deviceUUID", c_uint8 * 16), ("driverUUID", c_uint8 * 16), ("deviceLUID", c_uint8 * 8),
+                *words("deviceNodeMask", "deviceLUIDValid")]
 
 
 class PCIBusInfoProperties(Chained):
     TYPE, EXTENSION = 1000212000, b"VK_EXT_pci_bus_info"
-    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), *[(name, c_uint32) for name in (
-        "pciDomain", "pciBus", "pciDevice", "pciFunction")]]
+    _fields_ = words("pciDomain", "pciBus", "pciDevice", "pciFunction")
 
 
 class Maintenance3Properties(Chained):
     TYPE, SINCE = 1000168000, (1, 1)
-    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("maxPerSetDescriptors", c_uint32),
-                ("maxMemoryAllocationSize", c_uint64)]
+    _fields_ = [("maxPerSetDescriptors", c_uint32), ("maxMemoryAllocationSize", c_uint64)]
 
 
 class Storage16BitFeatures(Chained):
     TYPE, SINCE = 1000083000, (1, 1)
-    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), *[(name, c_uint32) for name in (
-        "storageBuffer16BitAccess", "uniformAndStorageBuffer16BitAccess", "storagePushConstant16", "storageInputOutput16")]]
+    _fields_ = words(
+        "storageBuffer16BitAccess", "uniformAndStorageBuffer16BitAccess", "storagePushConstant16", "storageInputOutput16")
 
 
 class SubgroupSizeControlFeatures(Chained):
-    """Known to devices with the extension alone: kp's instance is of Vulkan 1.1, to which the version's own says nothing."""
+    """Enabled by the extension only, as kp's instance is of Vulkan 1.1."""
 
     TYPE, EXTENSION = 1000225002, b"VK_EXT_subgroup_size_control"
-    _fields_ = [("sType", c_uint32), ("pNext", c_void_p), ("subgroupSizeControl", c_uint32), ("computeFullSubgroups", c_uint32)]
+    _fields_ = words("subgroupSizeControl", "computeFullSubgroups")
 
 
 PROPERTIES: tuple[type[Chained], ...] = (

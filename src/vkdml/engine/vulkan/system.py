@@ -1,8 +1,8 @@
-"""What the package asks of the operating system, Linux with glibc, and child processes that os.fork makes.
+"""Services of the operating system (Linux with glibc), objects that can be closed, and child processes of os.fork.
 
-A child process cannot use a device that its parent opened; what tries to raises DriverError at once. Only the forking thread
-lives on in a child: the driver's threads are missing there, and a call into the driver, or the destructor of one of kp's
-objects, would wait for them for ever. A lock that another thread held would stay held.
+A child process cannot use a device that its parent opened: DriverError. Only the forking thread lives on in a child. A call
+into the driver, or a destructor of kp's objects, would wait for ever for the driver's threads, and another thread's lock would
+stay held.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LOADER = "libvulkan.so.1"
 
 
 def load_vulkan() -> ctypes.CDLL:
-    """The Vulkan loader. Raises DriverError where there is none."""
+    """Load the Vulkan loader. Raises DriverError if there is none."""
     try:
         return ctypes.CDLL(_LOADER)
     except OSError:
@@ -31,7 +31,7 @@ def load_vulkan() -> ctypes.CDLL:
 
 
 def setting(operator: str, name: str, allowed: Collection[str]) -> str | None:
-    """The value of a variable of the environment; None: it is not set, or empty. operator: in the error.
+    """Return the value of an environment variable; None if it is not set, or empty. operator: for the error.
 
     Raises InvalidArgumentError for a value that is not allowed.
     """
@@ -39,11 +39,6 @@ def setting(operator: str, name: str, allowed: Collection[str]) -> str | None:
     if value is not None and value not in allowed:
         raise InvalidArgumentError(operator, name, repr(value), "one of " + ", ".join(allowed))
     return value
-
-
-def cores() -> int:
-    """Number of cores that this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 class _HeapInfo(ctypes.Structure):
@@ -59,7 +54,7 @@ if hasattr(_libc, "mallinfo2"):  # since glibc 2.33
 
 
 def heap_bytes() -> int:
-    """Bytes that the process has from malloc, all threads together; 0 where glibc is too old to say."""
+    """Return the bytes that the process has from malloc; 0 if glibc is too old to tell."""
     if not hasattr(_libc, "mallinfo2"):
         return 0
     info = _libc.mallinfo2()
@@ -67,12 +62,12 @@ def heap_bytes() -> int:
 
 
 def trim_heap() -> None:
-    """Give back to the system what free() has left with the process."""
+    """Return freed heap memory to the system."""
     _libc.malloc_trim(0)
 
 
 def end_without_destructors() -> None:
-    """Have the process end without those of C++'s static objects, which a driver's threads may still use, and then crash."""
+    """Make the process end without the destructors of C++'s static objects: a driver's threads may still use those."""
     _libc.on_exit(_libc._exit, None)  # called with the exit code, before what was registered earlier
 
 
@@ -80,12 +75,12 @@ T = TypeVar("T")
 
 _made: WeakSet[Any] = WeakSet()  # kp's objects
 _locks: WeakSet[Lock] = WeakSet()
-_has_opened = False  # a device, or tried to
+_has_opened = False  # whether this process has opened a device, or tried to
 _parent_has_opened = False
 
 
 def check() -> None:
-    """Raises DriverError in a child process whose parent had opened a device."""
+    """Raise DriverError in a child process whose parent had opened a device."""
     if _parent_has_opened:
         raise DriverError("this process was forked from one that had opened a Vulkan device, which it cannot use: start it by "
                           "multiprocessing's method 'spawn' or 'forkserver' (PyTorch: DataLoader's multiprocessing_context), "
@@ -100,19 +95,19 @@ def begin() -> None:
 
 
 def keep(made: T) -> T:
-    """An object of kp's, so that it is never destroyed in a child process. Returns it."""
+    """Make sure that an object of kp's is never destroyed in a child process. Return the object."""
     _made.add(made)
     return made
 
 
 def never_destroy(made: object) -> None:
-    """Not even when nobody refers to it any more, nor at the process's end."""
+    """Keep an object for ever, even beyond the end of Python."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
 
 
 @contextmanager
 def said_after(seconds: float, text: str) -> Iterator[None]:
-    """Print a line to stderr, if that is a terminal, once the block has taken so long."""
+    """Print a line to stderr, if that is a terminal, once the block has taken some seconds."""
     if sys.stderr is None or sys.stderr.closed or not sys.stderr.isatty():
         yield
         return
@@ -127,7 +122,7 @@ def said_after(seconds: float, text: str) -> Iterator[None]:
 
 
 class OfOneProcess:
-    """Base of objects with memory or kernels on a device: to pickle one raises InvalidArgumentError."""
+    """Base of objects with memory or kernels on a device. Pickling one raises InvalidArgumentError."""
 
     def __reduce__(self) -> NoReturn:
         raise InvalidArgumentError("pickle", "object", f"a {type(self).__name__}, or what holds one, with memory on a device",
@@ -135,15 +130,15 @@ class OfOneProcess:
 
 
 class Closing:
-    """Base of objects that can be closed, also by leaving a `with` block: whatever is asked of a closed one that it needs its
-    memory for raises InvalidArgumentError. That costs nothing while it is open: a closed one has lost its attributes.
+    """Base of objects that `close`, or leaving a `with` block, closes. Using the memory of a closed one raises
+    InvalidArgumentError. Open objects pay nothing for that: a closed one has lost its attributes.
     """
 
-    _of_memory: ClassVar[tuple[str, ...] | None] = None  # the attributes that it loses; None: all
+    _of_memory: ClassVar[tuple[str, ...] | None] = None  # the attributes that close() deletes; None: all
     _is_closed = False
 
     def close(self) -> None:
-        """Let go of all that it has. Once it is closed, to close it again does nothing."""
+        """Free its memory. Closing it again does nothing."""
         for name in list(self.__dict__) if self._of_memory is None else self._of_memory:
             self.__dict__.pop(name, None)
         self._is_closed = True
@@ -164,12 +159,12 @@ class Closing:
             self._expect_open()
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
-    if not TYPE_CHECKING:  # else type checkers would take any attribute
+    if not TYPE_CHECKING:  # type checkers would accept any attribute
         __getattr__ = _missing
 
 
 class Lock:
-    """A reentrant lock around work on a device. In a child process nobody holds it, and `check` comes first."""
+    """A reentrant lock around work on a device. It is free in a child process, where entering raises as `check` does."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

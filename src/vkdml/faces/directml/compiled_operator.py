@@ -24,10 +24,9 @@ from ...operators.graph_checks import Graph
 from ...operators.header.descs import DML_BINDING_PROPERTIES
 from ...operators.plain_problem import ComputedProblem, MovedProblem, PlainProblem
 from ...operators.problem import Problem
-from ...planning import needs
 from ...planning.device_info import laid_out
-from ...planning.needs import OperatorMemory, memory_of_graph
 from ...planning.options import Options
+from ...planning.plan import OperatorMemory
 
 _SCRATCH = "scratch memory of the nodes"  # they run one after the other
 
@@ -178,20 +177,20 @@ class CompiledOperator(Compiled, Bindable):
         here, but where a plan is timed first (`VKDML_TUNING`).
         """
         self.fit()
-        return needs.of_execution(self.problem, self.plan, self.temporary)
+        return self.plan.binding_properties(self.problem, self.temporary)
 
     @property
     def initializer_descriptors(self) -> int:
         """Number of descriptors that its initializer binds."""
         self.fit()
-        return needs.of_initialization(self.problem, self.plan)
+        return self.plan.initializer_descriptors(self.problem)
 
     def memory(self) -> OperatorMemory:
         """The bytes of all buffers of an execution, by name: print(compiled.memory()). As get_binding_properties, it allocates
         nothing.
         """
         self.fit()
-        return needs.memory(self.problem, self.plan)
+        return self.plan.memory(self.problem)
 
     def nodes(self, tensors: Mapping[str, Bound], temporary: Bound | None, persistent: Bound | None) -> list[Bindings]:
         """The nodes to record: itself, as a graph of one node."""
@@ -265,7 +264,9 @@ class CompiledGraph(Bindable):
         """
         nodes = {f"node {node} {compiled.name!r}" if compiled.name else f"node {node}": compiled.memory()
                  for node, compiled in enumerate(self._compiled)}
-        return memory_of_graph(self.problem, self._graph.intermediate, nodes)
+        temporary = {f"{node}: {name}": size for node, memory in nodes.items() for name, size in memory.temporary.items()}
+        persistent = {f"{node}: {name}": size for node, memory in nodes.items() for name, size in memory.persistent.items()}
+        return OperatorMemory(self.problem.tensor_bytes, {**self._graph.intermediate, **temporary}, persistent)
 
     @property
     def initializer_descriptors(self) -> int:

@@ -22,7 +22,7 @@ from ...engine.vulkan.gpu import open_device, select_again, select_device
 from ...engine.vulkan.queries import enumerate_devices
 from ...engine.vulkan.system import Lock
 from ...errors import InvalidArgumentError, check_type, shown
-from ...operators import cells, features, graph_checks
+from ...operators import cells, graph_checks
 from ...operators import problem as problems
 from ...operators import table as operator_checks
 from ...operators.checks import unwrap_operator
@@ -110,7 +110,7 @@ class Device(Named):
 
         Raises InvalidArgumentError for another feature or structure, and where no level that is asked for is supported.
         """
-        return features.check_support(feature, query)
+        return operator_checks.check_support(feature, query)
 
     @property
     def verify(self) -> float:

@@ -1,12 +1,11 @@
-"""ONNX on a Vulkan device: nodes, whole models, and a backend. Needs the extra `onnx`: pip install '.[onnx]'.
+"""ONNX on a Vulkan device: an execution provider for onnxruntime, nodes, and a backend. Needs the extra `onnx`.
 
-`import vkdml.onnx as onnxruntime` runs a script that is written for onnxruntime: all names that are not here are onnxruntime's.
+To import this module makes VkdmlExecutionProvider known to onnxruntime: in any session that names it, GRU, LSTM and RNN nodes
+run on the Vulkan device, and all other nodes in onnxruntime. `import vkdml.onnx as onnxruntime` runs a script that is written
+for onnxruntime: names that are not here are onnxruntime's, and its `InferenceSession` has the provider where none is named.
 
-`run_node` runs one recurrent node. `InferenceSession` takes the place of onnxruntime's: a model's GRU, LSTM and RNN nodes run
-on the Vulkan device, all other nodes in onnxruntime on the CPU. With `prepare`, `run_model`, `run_node` and `supports_device`,
-this module is a backend as onnx.backend.base.Backend describes.
-
-Sources: the ONNX operators GRU, versions 1, 3, 7, 14 and 22, LSTM and RNN, versions 1, 7, 14 and 22.
+`run_node` runs one recurrent node. With `prepare`, `run_model`, `run_node` and `supports_device`, this module is a backend as
+onnx.backend.base.Backend describes.
 """
 
 from importlib import import_module
@@ -21,16 +20,17 @@ try:
 except ImportError as _error:
     raise MissingPackageError(f"vkdml.onnx needs the package {_error.name}: {install_line('onnx')}") from None
 
+from . import provider as _provider_of_sessions
 from .assignment import AssignedNode, Assignment
-from .backend import PreparedModel, VulkanBackend, prepare, run_model, supports_device
-from .feeds import IOBinding, NodeArg
-from .models import ModelMetadata
-from .nodes import run_node
+from .backend import VulkanBackend, prepare, run_model, run_node, supports_device
 from .session import InferenceSession
 from .session_streams import SessionStream
 
-__all__ = ["AssignedNode", "Assignment", "IOBinding", "InferenceSession", "ModelMetadata", "NodeArg", "PreparedModel",
-           "SessionStream", "VulkanBackend", "prepare", "run_model", "run_node", "supports_device"]
+_provider_of_sessions.register()
+VulkanBackend.make_session = InferenceSession
+
+__all__ = ["AssignedNode", "Assignment", "InferenceSession", "SessionStream", "VulkanBackend", "prepare",
+           "run_model", "run_node", "supports_device"]
 
 
 def __getattr__(name: str) -> Any:

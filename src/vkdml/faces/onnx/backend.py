@@ -8,70 +8,97 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx.backend.base import Backend, BackendRep, namedtupledict
+from onnx.backend.base import BackendRep, namedtupledict
+from onnxruntime.backend.backend import OnnxRuntimeBackend
 
 from ...engine.vulkan.gpu import select_device
 from ...errors import DriverError, InvalidArgumentError
-from .models import Source
-from .nodes import named_device, run_node
-from .session import InferenceSession
+from ..directml.device import Device
+from ..sessions import shared_session
+from .graph_nodes import GraphNode
+from .nodes import RecurrentNode
 
 
-class PreparedModel(BackendRep):
-    """A model that is ready to run. Made by `prepare`."""
+def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], device: Device | int | str | None = None,
+             outputs_info: Any = None, *, opset_version: int | None = None, **kwargs: Any) -> tuple[np.ndarray, ...]:
+    """Run one GRU, LSTM or RNN node (onnx.backend.base.Backend.run_node).
 
-    def __init__(self, session: InferenceSession) -> None:
-        self._session = session
+    Args:
+        node: a NodeProto of op type GRU, LSTM or RNN, of any operator version to 22.
+        inputs: arrays by name; or in the order of the node's inputs, where those that the node leaves out are None or missing.
+            Shapes as in ONNX. sequence_lens is int32; all others have one type: float32, float16, float64 or, from operator
+            version 22 on, bfloat16.
+        device: a Device, or what Device() takes. None, "CPU" and "CUDA" mean the default device: callers of
+            onnx.backend name a kind of device, which has no meaning here.
+        opset_version: the opset that the node is written for; by default the newest that the package onnx knows.
 
-    def run(self, inputs: np.ndarray | Sequence[Any] | Mapping[Any, Any], **kwargs: Any) -> tuple[Any, ...]:
-        """Run the model.
+    Returns:
+        A named tuple of the outputs that the node names, in their order and in X's type.
 
-        inputs: arrays by name, or in the order of the model's inputs without those that have an initializer; or the only one,
-            which is an array, or a dictionary for an input that is a map.
-        Returns a named tuple of the model's outputs. Raises what `InferenceSession.run` raises.
-        """
-        args = self._session.get_inputs()
-        names = [arg.name for arg in args]
-        if len(args) == 1:
-            is_map = args[0].type.startswith("map(") and isinstance(inputs, Mapping) and list(inputs) != names
-            inputs = [inputs] if is_map or isinstance(inputs, np.ndarray) else inputs
-        if not isinstance(inputs, Mapping):
-            if not isinstance(inputs, Sequence):
-                raise InvalidArgumentError("run", "inputs", type(inputs).__name__, "a list of arrays, or a dictionary by name")
-            if len(inputs) != len(names):
-                raise InvalidArgumentError("run", "inputs", f"{len(inputs)} arrays", f"{len(names)}: {', '.join(names)}")
-            inputs = dict(zip(names, inputs))
-        outputs = [value.name for value in self._session.get_outputs()]
-        return namedtupledict("Outputs", outputs)(*self._session.run(None, inputs))
+    Raises:
+        InvalidArgumentError: an attribute or input that the operator's version does not allow.
+        DriverError: no device, or the driver failed.
+    """
+    if not isinstance(node, onnx.NodeProto):
+        raise InvalidArgumentError("run_node", "node", type(node).__name__, "an onnx.NodeProto")
+    opset = onnx.defs.onnx_opset_version() if opset_version is None else opset_version
+    names = list(node.input)
+    own = RecurrentNode(_graph_node(node, opset), shared_session, _named_device(device))
+    results = own.run(_by_name(own.operator, names, inputs))
+    return namedtupledict("Outputs", own.outputs)(*results.values())
 
 
-class VulkanBackend(Backend):
-    """An onnx.backend.base.Backend: recurrent nodes run on a Vulkan device, all other nodes in onnxruntime on the CPU."""
+def _graph_node(node: onnx.NodeProto, opset: int) -> GraphNode:
+    operator, names = f"{node.op_type} node {node.name!r}", [attribute.name for attribute in node.attribute]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidArgumentError(operator, f"attribute {name}", "a second one", "one")
+    try:
+        attributes = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
+    except ValueError as error:  # a reference to a function's attribute outside of a function
+        raise InvalidArgumentError(operator, "attribute", str(error), "a value") from None
+    return GraphNode(node.name, node.op_type, node.domain, opset, list(node.input), list(node.output), [], attributes)
+
+
+def _by_name(operator: str, names: Sequence[str], inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:
+    """Inputs of a node, of which those in a list are in the order of the names, with or without those that are left out."""
+    given = [name for name in names if name]
+    if not isinstance(inputs, Mapping | Sequence):
+        raise InvalidArgumentError(operator, "inputs", type(inputs).__name__, "a list of arrays, or a dictionary by name")
+    if not isinstance(inputs, Mapping):
+        if len(inputs) not in (len(names), len(given)):
+            raise InvalidArgumentError(operator, "inputs", f"{len(inputs)} arrays", f"{len(names)}, one for each input")
+        inputs = dict(zip(names if len(inputs) == len(names) else given, inputs))
+    missing = [name for name in given if name not in inputs]
+    if missing:
+        raise InvalidArgumentError(operator, "inputs", f"none named {missing[0]!r}", "all of " + ", ".join(given))
+    return {name: inputs[name] for name in given}
+
+
+def _named_device(device: Device | int | str | None) -> Device | int | str | None:
+    """The device, or None for "CPU" and "CUDA", the kinds of device that onnx.backend's callers name."""
+    return None if isinstance(device, str) and device.split(":")[0] in ("CPU", "CUDA") else device
+
+
+class VulkanBackend(OnnxRuntimeBackend):
+    """An onnx.backend.base.Backend: onnxruntime's, with recurrent nodes on a Vulkan device. make_session: InferenceSession."""
+
+    make_session: Any = None
 
     @classmethod
-    def prepare(cls, model: Source | InferenceSession | PreparedModel, device: Any = "CPU", **kwargs: Any) -> PreparedModel:
-        """Check a model and make it ready to run, unless it is. Raises what `InferenceSession` raises.
+    def prepare(cls, model: Any, device: Any = "CPU", **kwargs: Any) -> BackendRep:
+        """Make a model ready to run, unless it is. model: a ModelProto, a path, or bytes; or a session, which keeps its device.
 
-        model: a ModelProto, a file's path, or bytes; or a session, which stays on its device.
+        Raises what `InferenceSession` raises.
         """
-        if isinstance(model, PreparedModel):
-            return model
-        if isinstance(model, InferenceSession):
-            return PreparedModel(model)
-        if not isinstance(model, str | bytes | os.PathLike | onnx.ModelProto):
-            raise InvalidArgumentError("prepare", "model", type(model).__name__,
-                                       "an onnx.ModelProto, a path, bytes or a session")
-        if isinstance(model, onnx.ModelProto):
-            try:
-                super().prepare(model, device, **kwargs)
-            except (onnx.checker.ValidationError, ValueError) as error:  # ValueError: text that is not UTF-8
-                raise InvalidArgumentError("prepare", "model", str(error), "a valid onnx.ModelProto") from None
-        return PreparedModel(InferenceSession(model, device=named_device(device)))
+        if isinstance(model, str | bytes | os.PathLike | onnx.ModelProto):
+            model = cls.make_session(model, device=_named_device(device))
+        return super().prepare(model, device, **kwargs)
 
-    run_node = staticmethod(run_node)  # type: ignore[assignment]  # its device may be a Device
+    run_node = staticmethod(run_node)
 
     @classmethod
-    def supports_device(cls, device: str) -> bool:
+    def supports_device(cls, device: Any) -> bool:
         """True for what Device() takes, and for "CPU", which means the default device here."""
         is_name = isinstance(device, str)
         if is_name and device.startswith("CUDA"):

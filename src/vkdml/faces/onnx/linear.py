@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from onnx import NodeProto, TensorProto
 
 from ...operators import activations, element_types
 from ...operators.checks import least_tensor, packed_strides
@@ -25,9 +24,7 @@ from ...operators.plain_problem import (
     PlainProblem,
     common_fields,
 )
-from . import graphs
-from .moves import refusing
-from .nodes import attribute_value
+from .graph_nodes import GraphNode, refusing
 
 _OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {"Add": operator.add, "Sub": operator.sub, "Mul": operator.mul}
 _NONE = frozenset[str]()
@@ -36,36 +33,33 @@ _ACTIVATIONS = {"Elu": {"alpha"}, "HardSigmoid": {"alpha", "beta"}, "LeakyRelu":
                 **dict.fromkeys(("Relu", "Sigmoid", "Softplus", "Softsign", "Tanh"), _NONE)}
 _ATTRIBUTES = {**_PRODUCTS, **_ACTIVATIONS, **dict.fromkeys(_OPERATIONS, _NONE),  # others are of old versions
                "Cast": {"to", "saturate", "round_mode"}}  # the last two are for other types
-_ELEMENTS: dict[int, ElementType] = {TensorProto.FLOAT: element_types.FLOAT32, TensorProto.FLOAT16: element_types.FLOAT16,
-                                     TensorProto.BFLOAT16: element_types.BFLOAT16}
+# By ONNX's number of the type
+_ELEMENTS: dict[int, ElementType] = {1: element_types.FLOAT32, 10: element_types.FLOAT16, 16: element_types.BFLOAT16}
 
 
 class Linear:
-    """A node that computes floats. inputs, outputs: names. kind: ONNX's type of the output, where it is another than the
-    input's. is_product: it multiplies its first input by a constant matrix.
-    """
+    """A node that computes floats. inputs, outputs: names. is_product: it multiplies its first input by a constant matrix."""
 
     is_shape = False
 
-    def __init__(self, node: NodeProto, element: ElementType, attributes: Mapping[str, Any]) -> None:
+    def __init__(self, node: GraphNode, element: ElementType) -> None:
         self.node, self.is_product = node, node.op_type in _PRODUCTS
-        self.inputs, self.outputs = [name for name in node.input if name], list(node.output)
-        self._operator = graphs.describe(node)
-        self.kind: int | None = attributes.get("to")
-        self._source, self._element = element, _ELEMENTS[self.kind] if self.kind else element
+        self.inputs, self.outputs = [name for name in node.inputs if name], node.outputs
+        self._attributes, self._to = node.attributes, node.attributes.get("to")
+        self._source, self._element = element, _ELEMENTS[self._to] if self._to else element
         self.dtype = np.dtype(self._element.name)
-        self._attributes = attributes
-        self._function: Any = operator.pos if self.kind else _OPERATIONS.get(node.op_type, self._product)
+        self._function: Any = operator.pos if self._to else _OPERATIONS.get(node.op_type, self._product)
         if node.op_type in _ACTIVATIONS:
-            given = [[attributes[name]] if name in attributes else [] for name in ("alpha", "beta")]
-            desc, = activations.from_onnx(self._operator, [node.op_type], *given)
-            self._function = activations.parametrize(self._operator, "", desc, element)
+            given = [[self._attributes[name]] if name in self._attributes else [] for name in ("alpha", "beta")]
+            desc, = activations.from_onnx(str(node), [node.op_type], *given)
+            self._function = activations.parametrize(str(node), "", desc, element)
 
-    def of(self, *arrays: np.ndarray) -> dict[str, np.ndarray]:
+    def run(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The output by name, computed on the host. Raises InvalidArgumentError for arrays that the node cannot take."""
-        with refusing(self.node, arrays), np.errstate(over="ignore"):
+        arrays = [values[name] for name in self.inputs]
+        with refusing(self.node, arrays), np.errstate(over="ignore", invalid="ignore"):
             result = self._function(*(array.astype(np.float64) for array in arrays))
-            return {self.outputs[0]: np.asarray(result, self.dtype)}
+            return {self.outputs[0]: np.asarray(result).astype(self.dtype)}
 
     def problem(self, arrays: Sequence[np.ndarray]) -> tuple[PlainProblem, tuple[int, ...]]:
         """What the device computes, and the output's shape. arrays: the inputs as they lie, a product's of two dimensions each.
@@ -85,13 +79,13 @@ class Linear:
         tensors = {field: least_tensor(self._source.data_type, array.shape, steps(array), array.itemsize)
                    for field, array in found.items()}
         tensors[OUTPUT] = least_tensor(self._element.data_type, shape, packed_strides(shape), self._element.itemsize)
-        common = common_fields(self._operator, self._element, tensors)
+        common = common_fields(str(self.node), self._element, tensors)
         if self.is_product:
             return GemmProblem(**common, function=None, transposed=(False, False), alpha=self._scale("alpha"),
                                beta=self._scale("beta")), shape
         if self.node.op_type in _OPERATIONS:
             return ArithmeticProblem(**common, function=None, operation=self._function), shape
-        if self.kind:
+        if self._to:
             return CastProblem(**common, function=None, source=self._source), shape
         return ElementwiseProblem(**common, function=self._function), shape
 
@@ -112,24 +106,23 @@ def steps(array: np.ndarray) -> tuple[int, ...]:
     return tuple(stride // array.itemsize if size > 1 else 0 for size, stride in zip(array.shape, array.strides))
 
 
-def linear(node: NodeProto, constants: Mapping[str, np.ndarray], kinds: Mapping[str, int], made: Collection[str], is_cpu: bool
-           ) -> Linear | None:
+def linear(node: GraphNode, constants: Mapping[str, Sequence[int]], kinds: Mapping[str, int], made: Collection[str],
+           is_cpu: bool) -> Linear | None:
     """The node as a Linear; None for another, for one whose data the device does not make or whose weights are computed, and
     for a product where the device is a CPU: onnxruntime is faster there.
 
-    kinds: ONNX's types of values, as far as they are known. made: what the device makes.
+    constants: shapes by name. kinds: ONNX's types of values. made: what the device makes.
     """
-    if node.domain not in ("", "ai.onnx") or node.op_type not in _ATTRIBUTES:
+    if node.domain or node.op_type not in _ATTRIBUTES:
         return None
-    names = [name for name in node.input if name]
+    names = [name for name in node.inputs if name]
     data = [name for name in names if name not in constants]
-    element = _ELEMENTS.get(kinds.get(data[0], TensorProto.UNDEFINED)) if data else None
-    attributes = {entry.name: attribute_value(graphs.describe(node), entry) for entry in node.attribute}
-    if not element or not set(data) <= set(made) or not attributes.keys() <= _ATTRIBUTES[node.op_type]:
+    element = _ELEMENTS.get(kinds.get(data[0], 0)) if data else None
+    if not element or not set(data) <= set(made) or not node.attributes.keys() <= _ATTRIBUTES[node.op_type]:
         return None
-    has_kernel = attributes.get("to") in _ELEMENTS if node.op_type == "Cast" else element is not element_types.BFLOAT16
+    has_kernel = node.attributes.get("to") in _ELEMENTS if node.op_type == "Cast" else element is not element_types.BFLOAT16
     if not has_kernel:
         return None
-    if node.op_type in _PRODUCTS and (is_cpu or data != names[:1] or constants[names[1]].ndim != 2):
+    if node.op_type in _PRODUCTS and (is_cpu or data != names[:1] or len(constants[names[1]]) != 2):
         return None
-    return Linear(node, element, attributes)
+    return Linear(node, element)

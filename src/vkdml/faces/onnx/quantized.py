@@ -1,65 +1,48 @@
 """com.microsoft's DynamicQuantizeLSTM, which quantizers make of LSTM: here an LSTM in float32, of dequantized weights.
 
 onnxruntime's kernel quantizes X and H at each step, too; here they are not, so results are nearer to those of the model before
-it was quantized. Nodes whose weights are no initializers stay onnxruntime's.
+it was quantized.
 
 Source: onnxruntime's contributed operators, com.microsoft.DynamicQuantizeLSTM 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
-from ...errors import InvalidArgumentError
-from . import graphs
+from .graph_nodes import GraphNode
 
-_NAME = "DynamicQuantizeLSTM"
+QUANTIZED_LSTM = "com.microsoft", "DynamicQuantizeLSTM"
 _FLOATS = 8  # inputs that LSTM has, too; behind them scale and zero point of W, and of R
 _WEIGHTS = {1: (8, 9), 2: (10, 11)}  # places of W and R -> those of their scale and zero point
-_COUNT = 6  # of these places
-_DEFAULTS_SINCE = 4  # the version of ONNX's files from which on an initializer that is an input may be fed
 
 
-def dequantized(model: ModelProto) -> ModelProto:
-    """A copy with LSTM in the place of these nodes; the model itself where it has none."""
-    if not any(map(_is_quantized, (node for graph in graphs.nested(model.graph) for node in graph.node))):
-        return model
-    copied = ModelProto()
-    copied.CopyFrom(model)
-    fed = {value.name for value in model.graph.input} if model.ir_version >= _DEFAULTS_SINCE else set()
-    _dequantize(copied.graph, {}, fed)
-    return copied
+def has_constant_weights(node: GraphNode, constants: Mapping[str, object]) -> bool:
+    names = [node.inputs[place] for place in (*_WEIGHTS, *range(_FLOATS, 12)) if place < len(node.inputs)]
+    return len(names) == 6 and all(name in constants for name in names)
 
 
-def _is_quantized(node: NodeProto) -> bool:
-    return node.op_type == _NAME and node.domain == "com.microsoft"
+def lstm(node: GraphNode) -> GraphNode:
+    """The LSTM, with names of its own for W and R."""
+    inputs = [f"{name} of {node.outputs}" if place in _WEIGHTS else name for place, name in enumerate(node.inputs[:_FLOATS])]
+    return replace(node, op_type="LSTM", domain="", version=7, inputs=inputs)
 
 
-def _dequantize(graph: GraphProto, outer: Mapping[str, TensorProto], fed: set[str]) -> None:
-    known = {**outer, **{tensor.name: tensor for tensor in graph.initializer if tensor.name not in fed}}
-    for node in graph.node:
-        for body in graphs.bodies(node):
-            _dequantize(body, known, set())
-        names = {place: name for place, name in enumerate(node.input) if place in _WEIGHTS or place >= _FLOATS}
-        if _is_quantized(node) and len(names) == _COUNT and set(names.values()) <= set(known):
-            arrays = {place: numpy_helper.to_array(known[name]) for place, name in names.items()}
-            for place, (scale, zero) in _WEIGHTS.items():
-                weight = _weight(node, arrays[place], arrays[scale], arrays[zero])
-                node.input[place] = f"{node.input[place]} of {next(filter(None, node.output))}"
-                graph.initializer.append(numpy_helper.from_array(weight, node.input[place]))
-            del node.input[_FLOATS:]
-            node.op_type, node.domain = "LSTM", ""
+def lstm_shapes(node: GraphNode, constants: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
+    """The shapes of W and R of the LSTM, by their names, [D, 4 H, inputs] of [D, inputs, 4 H]."""
+    given = {place: constants[node.inputs[place]] for place in _WEIGHTS}
+    return {lstm(node).inputs[place]: (*shape[:1], *shape[:0:-1]) for place, shape in given.items()}
 
 
-def _weight(node: NodeProto, array: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> np.ndarray:
-    """LSTM's weight [D, 4 H, inputs] of one that is [D, inputs, 4 H]. scale, zero: [D] or [D, 4 H]."""
-    try:
+def lstm_weights(node: GraphNode, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """W and R of the LSTM, by their names. Scales and zero points are [D] or [D, 4 H]."""
+    found = {}
+    for place, others in _WEIGHTS.items():
+        array, scale, zero = (arrays[node.inputs[at]] for at in (place, *others))
         ours = array.astype(np.int32) - zero.astype(np.int32).reshape(len(array), 1, -1)
-        return np.ascontiguousarray((ours * scale.reshape(len(array), 1, -1)).swapaxes(1, 2), np.float32)
-    except ValueError as error:
-        found = f"shapes {array.shape}, {scale.shape} and {zero.shape} ({error})"
-        raise InvalidArgumentError(graphs.describe(node), "weight, scale and zero point", found,
-                                   "[D, inputs, 4 H], and [D] or [D, 4 H] twice") from None
+        scaled = ours * scale.reshape(len(array), 1, -1)
+        found[lstm(node).inputs[place]] = np.ascontiguousarray(scaled.swapaxes(1, 2), np.float32)
+    return found

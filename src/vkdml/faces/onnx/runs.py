@@ -1,138 +1,162 @@
-"""Recurrent nodes with nothing but moves between them: one execution on the device.
+"""A group of nodes: one execution on the device, with what stands between the recurrent nodes.
 
-A move is a view where the kernels can take one, else one copy on the device.
+A move is a view where the kernels can take one, else one copy on the device. What cannot be one execution runs node by node.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...engine.execution import Execution, Node
 from ...engine.vulkan.store import Recent
-from ...engine.weights import Contents
-from ...errors import DriverError
+from ...engine.weights import Contents, constant
+from ...errors import DriverError, InvalidArgumentError
 from ...operators import element_types
 from ...operators.checks import element_strides, least_tensor, packed_strides
-from ...operators.copy_problem import CopyProblem
-from ...operators.copy_problem import Move as CopiedPart
+from ...operators.copy_problem import CopiedPart, CopyProblem
 from ...operators.float64 import RangeCheck
 from ...operators.header.descs import DML_TENSOR_DATA_TYPE
 from ...operators.plain_problem import MOST_DIMENSIONS, OUTPUT
 from ...operators.problem import LENGTHS, Problem, check_lengths
 from ...planning.options import Options
 from ..directml.device import Device
-from ..sessions import SHAPES_KEPT
-from . import graphs
-from .linear import Linear, steps
-from .moves import Move
-from .steps import RecurrentStep, RunOptions, Scope, Values, expect_going
+from ..sessions import SHAPES_KEPT, Session, open_device
+from .exchange import streaming
+from .linear import Linear, linear, steps
+from .moves import MovingNode, move
+from .nodes import RecurrentNode, Values
+from .quantized import QUANTIZED_LSTM, lstm, lstm_weights
 
-_SEQUENCE = "OutputSequenceTensor"
+_SEQUENCE, _INT64 = "OutputSequenceTensor", 7  # ONNX's number of the type
 
-
-class MoveStep:
-    """A move, or a node of a linear layer, on the host, in numpy."""
-
-    def __init__(self, move: Move | Linear, scope: Scope) -> None:
-        self.move = move
-        self.inputs, self.outputs = move.inputs, move.outputs
-        kind = graphs.tensor_type(move.kind) if move.kind else graphs.without_shape(scope.type_of(self.inputs[0]))
-        scope.types.update(dict.fromkeys(self.outputs, kind))
-
-    def run(self, values: Values, run_options: RunOptions) -> None:
-        made = self.move.of(*(values[name] for name in self.inputs))
-        values.update({name: np.array(array, order="C") for name, array in made.items()})
-
-
-Part = MoveStep | RecurrentStep
+Part = MovingNode | Linear | RecurrentNode
 
 
 class DeviceRun:
-    """Parts in the order in which they run, whose values between them stay on the device.
+    """The nodes of a group, whose values between them stay on the device.
 
-    outputs: what others use of what the parts make.
+    graph: a NodeGraph. inputs, outputs: names, in the order in which onnxruntime has them. constant_places, fed_places: the
+    places of constants among the inputs, and of the others.
     """
 
-    def __init__(self, parts: Sequence[Part], outputs: Collection[str], scope: Scope) -> None:
-        self.parts = parts
-        self.outputs = sorted(outputs)
-        self.recurrent = [part for part in parts if isinstance(part, RecurrentStep)]
-        made = {name for part in parts for name in part.outputs}
-        self._inputs = sorted({name for part in parts for name in part.inputs} - made)
-        self._constants = {name: scope.arrays[name] for name in self._inputs if name in scope.arrays}
-        self._fed = [name for name in self._inputs if name not in self._constants]
-        self._moved = {name for part in parts if isinstance(part, MoveStep) for name in part.inputs}
-        self._calls: Recent[_Call] = Recent(SHAPES_KEPT)
-        self._contents: dict[Hashable, Contents] = {}  # by which nodes there are: copies depend on sizes
-        for part in self.recurrent:
-            part.others = partial(self._problems, part)
+    def __init__(self, graph: Any, inputs: Sequence[str], outputs: Sequence[str], device: Device | int | str | None,
+                 options: Options) -> None:
+        self.inputs, self.outputs = list(inputs), list(outputs)
+        self.constant_places = [place for place, name in enumerate(inputs) if name in graph.constants]
+        self.fed_places = [place for place, name in enumerate(inputs) if name and name not in graph.constants]
+        self.fed = [inputs[place] for place in self.fed_places]
+        self._graph, self._device, self._options = graph, device, options
+        self._opened = open_device("InferenceSession", device)
+        graph.arrays = {name: constant(array) for name, array in graph.arrays.items()}
+        self._build()
 
-    def run(self, values: Values, run_options: RunOptions) -> None:
-        """Run the parts: one by one where a tensor is empty, and where a profile is to tell what each took."""
-        first = self.recurrent[0]
-        expect_going(first.node.operator, run_options)
-        device = first.node.settings.device
-        fed = {name: np.asarray(values[name], order="C") for name in self._fed}
-        with device.gpu.lock:
-            key = _key(device, fed)
-            call = None if first.context.ort.profile else self._call(key, device, fed)
-            if call:
-                try:
-                    values.update(call.run(fed))
-                except DriverError:
-                    self._calls.drop(key)
-                    raise
-        if call is None:
-            for part in self.parts:
-                part.run(values, run_options)
+    def _build(self) -> None:
+        """Make all that depends on the constants."""
+        graph, shapes = self._graph, {name for name in self.fed if self._graph.kinds[name] == _INT64}
+        arrays = self._constants = dict(graph.arrays)
+        self.parts: list[Part] = []
+        for node in graph.nodes:
+            if (node.domain, node.op_type) == QUANTIZED_LSTM:
+                arrays |= {name: constant(array) for name, array in lstm_weights(node, arrays).items()}
+                node = lstm(node)
+            if node.is_recurrent:
+                part: Part | None = RecurrentNode(node, Session(), self._device, self._options, arrays,
+                                                  graph.shapes[node.inputs[0]])
+            else:
+                part = move(node, dict.fromkeys(arrays), graph.kinds, shapes) or linear(
+                    node, graph.constants, graph.kinds, graph.kinds, False)
+            assert part is not None  # it was when the node was claimed
+            shapes.update(part.outputs if isinstance(part, MovingNode) and part.is_shape else ())
+            self.parts.append(part)
+        self.recurrent = [part for part in self.parts if isinstance(part, RecurrentNode)]
+        used = {name for part in self.parts for name in part.inputs}
+        self._constants = {name: array for name, array in arrays.items() if name in used}
+        self._moved = {name for part in self.parts if not isinstance(part, RecurrentNode) for name in part.inputs}
+        self._calls: Recent[_Call | bool] = Recent(SHAPES_KEPT)  # False: there can be none
+        self._contents: dict[Hashable, Contents] = {}  # by which nodes there are: copies depend on sizes
+
+    def adopt(self, arrays: Sequence[np.ndarray]) -> None:
+        """Take the constants as onnxruntime has them: SessionOptions.add_initializer may have others than the model."""
+        given = {self.inputs[place]: array for place, array in zip(self.constant_places, arrays)}
+        changed = {name: constant(array) for name, array in given.items() if not _is_same(self._graph.arrays.get(name), array)}
+        if changed:
+            self._graph.arrays |= changed
+            self._graph.constants |= {name: array.shape for name, array in changed.items()}
+            self._build()
+
+    @property
+    def device(self) -> Device:
+        """The device; a new one after it was lost, unless the caller named a Device."""
+        if self._opened.gpu.driver.lost:
+            self._opened = open_device("InferenceSession", self._device)
+        return self._opened
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The outputs, for what is fed. The nodes run one by one where they cannot be one execution, as with empty tensors."""
+        steps = getattr(streaming, "steps", None)
+        if not steps or steps.keys().isdisjoint(self.recurrent):
+            device = self.device
+            with device.gpu.lock:
+                key = device, *[array.shape for array in arrays]
+                call = self._calls.get(key, lambda: self._made(device, dict(zip(self.fed, arrays))))
+                if isinstance(call, _Call):
+                    try:
+                        return call.run(arrays)
+                    except DriverError:
+                        self._calls.drop(key)
+                        raise
+        values: Values = {**self._constants, **dict(zip(self.fed, arrays))}
+        for part in self.parts:
+            values.update((steps or {}).get(part, part).run(values))
+        return [values[name] for name in self.outputs]
 
     def warm_up(self, t: int, b: int) -> None:
         """Make all that a run with these sizes needs, unless weights are computed or fed. What moves are fed is unknown: then
         the recurrent nodes by themselves.
         """
         examples = {name: array for part in self.recurrent for name, array in part.examples(t, b).items()}
-        if not examples.keys() >= set(self._fed):
-            for part in self.recurrent:
-                part.warm_up(t, b)
-            return
-        device = self.recurrent[0].node.settings.device
-        fed = {name: examples[name] for name in self._fed}
-        with device.gpu.lock:
-            call = self._call(_key(device, fed), device, fed)
-            if call:
-                call.execution.prepare(self._constants)
+        if examples.keys() >= set(self.fed):
+            device, fed = self.device, {name: examples[name] for name in self.fed}
+            with device.gpu.lock:
+                call = self._calls.get((device, *[array.shape for array in fed.values()]), lambda: self._made(device, fed))
+                if isinstance(call, _Call):
+                    call.execution.prepare(self._constants)
+                    return
+        for part in self.recurrent:
+            part.warm_up(t, b)
 
-    def _problems(self, part: RecurrentStep) -> list[Problem]:
-        return [call.problems[part] for call in list(self._calls.values())]  # another thread may call meanwhile
+    def problems(self, part: RecurrentNode) -> list[Problem]:
+        """What a recurrent node computed in the last runs, each of the last few sizes once."""
+        calls = list(self._calls.values())  # another thread may call meanwhile
+        return part.problems() + [call.problems[part] for call in calls if isinstance(call, _Call)]
 
-    def _call(self, key: Hashable, device: Device, fed: Mapping[str, np.ndarray]) -> _Call | None:
-        """The call of a key, made if it is not there. None where there can be none."""
+    def _made(self, device: Device, fed: Mapping[str, np.ndarray]) -> _Call | bool:
+        """A call for arrays of these sizes. False where there can be none: node by node they are right, or refused by one."""
+        self._calls.drop_where(lambda call: isinstance(call, _Call) and call.is_lost())
+        trace = _Trace(self._constants, fed, self._moved)
         try:
-            return self._calls.get(key, lambda: self._made(device, fed))
-        except _UnfitError:
-            return None
-
-    def _made(self, device: Device, fed: Mapping[str, np.ndarray]) -> _Call:
-        self._calls.drop_where(_Call.is_lost)
-        trace = _Trace({**self._constants, **fed}, self._moved)
-        for part in self.parts:
-            trace.add(part)
+            for part in self.parts:
+                trace.add(part)
+        except (_UnfitError, InvalidArgumentError, ArithmeticError, LookupError, TypeError, ValueError):
+            return False
         kinds = tuple(type(node.problem) for node in trace.nodes)
         contents = self._contents.setdefault(kinds, Contents())
-        return _Call(trace, self._constants, self.outputs, device, self.recurrent[0].context.options, contents)
+        return _Call(trace, self._constants, self.fed, self.outputs, device, self._options, contents)
 
 
-def _key(device: Device, fed: Mapping[str, np.ndarray]) -> Hashable:
-    return device, *((array.dtype, array.shape) for array in fed.values())
+def _is_same(kept: np.ndarray | None, array: np.ndarray) -> bool:
+    return kept is not None and (kept.dtype, kept.shape) == (array.dtype, array.shape) and bool(
+        np.array_equal(kept.reshape(-1).view(np.uint8), array.reshape(-1).view(np.uint8)))
 
 
 class _UnfitError(Exception):
-    """What the device has no operators for: empty tensors, and copies in more dimensions than kernels have."""
+    """What the device has no operators for: empty tensors, copies in more dimensions than kernels have, and shapes that are
+    known only when the nodes before have run.
+    """
 
 
 class _Value(NamedTuple):
@@ -162,48 +186,54 @@ class _Value(NamedTuple):
 class _Trace:
     """What parts become on the device, found out by following arrays in the sizes of a call through them.
 
-    given: what is fed, and constants. moved: the names of values that moves take.
+    constants, fed: arrays by name; of what is fed the sizes alone count. moved: the names of values that moves take.
     """
 
-    def __init__(self, given: Mapping[str, np.ndarray], moved: Collection[str]) -> None:
+    def __init__(self, constants: Mapping[str, np.ndarray], fed: Mapping[str, np.ndarray], moved: Collection[str]) -> None:
         self.nodes: list[Node] = []
-        self.problems: dict[RecurrentStep, Problem] = {}
+        self.problems: dict[RecurrentNode, Problem] = {}
         self.known: dict[str, np.ndarray] = {}  # what is computed with shapes
-        self._moved = moved
-        self.values = {name: _new(name, array) for name, array in given.items()}
+        self._constants, self._moved = constants, moved
+        self.values = {name: _new(name, array) for name, array in {**constants, **fed}.items()}
 
     def add(self, part: Part) -> None:
         if any(self.values[name].array.size == 0 for name in part.inputs):
             raise _UnfitError
-        if isinstance(part, RecurrentStep):
+        if isinstance(part, RecurrentNode):
             self.values |= self._computed_by(part)
         else:
-            self.values |= self._linear(part.move) if isinstance(part.move, Linear) else self._moved_by(part.move)
+            self.values |= self._linear(part) if isinstance(part, Linear) else self._moved_by(part)
 
-    def _moved_by(self, move: Move) -> dict[str, _Value]:
-        source, *others = [self.values[name] for name in move.inputs]
-        rest = [value.array for value in others]
-        made = move.of(source.array, *rest)
+    def _moved_by(self, move: MovingNode) -> dict[str, _Value]:
+        sources = [self.values[name] for name in move.inputs]
+        arrays = {name: value.array for name, value in zip(move.inputs, sources)}
+        if any(name not in self.known and name not in self._constants for name in move.known):
+            raise _UnfitError
+        made = move.run(arrays)
         if move.is_shape:
             self.known |= made
             return {name: _new(name, array) for name, array in made.items()}
         if move.node.op_type == "Concat":
-            return {name: self._copied([source, *others], array) for name, array in made.items()}
-        views = source.views(made)
+            return {name: self._copied(sources, array) for name, array in made.items()}
+        views = sources[0].views(made)
         if views is None:
-            source = self._copied([source], source.array)
-            views = source.views(move.of(source.array, *rest))
+            copied = self._copied(sources[:1], sources[0].array)
+            views = copied.views(move.run({**arrays, move.inputs[0]: copied.array}))
         if views is None:
             raise _UnfitError
         return views
 
     def _linear(self, node: Linear) -> dict[str, _Value]:
         inputs = [self.values[name] for name in node.inputs]
-        *lead, last = inputs[0].array.shape
+        lead = inputs[0].array.shape[:-1]
         flattens = node.is_product and len(lead) != 1  # all rows are one product's
         if flattens:
-            rows = {"": inputs[0].array.reshape(-1, last)}
-            inputs[0] = (inputs[0].views(rows) or {"": self._copied(inputs[:1], rows[""])})[""]
+            rows = inputs[0].views({"": _rows(inputs[0])})
+            if rows is None:
+                inputs[0] = self._copied(inputs[:1], inputs[0].array)
+                rows = inputs[0].views({"": _rows(inputs[0])})
+            assert rows is not None
+            inputs[0] = rows[""]
         inputs = [self._usable(value) for value in inputs]
         problem, shape = node.problem([value.array for value in inputs])
         if not 0 < len(shape) <= MOST_DIMENSIONS:
@@ -235,10 +265,10 @@ class _Trace:
         self.nodes.append(Node(problem, {**names, OUTPUT: value.buffer}))
         return value
 
-    def _computed_by(self, part: RecurrentStep) -> dict[str, _Value]:
-        node, fields = part.node, part.node.fields
+    def _computed_by(self, part: RecurrentNode) -> dict[str, _Value]:
+        node, fields = part, part.fields
         inputs = {name: self._usable(self.values[name]) for name in part.inputs}
-        checked, _ = node.convert({name: value.array for name, value in inputs.items()})
+        checked = node.convert({name: value.array for name, value in inputs.items()})
         problem, shapes = node.settings.problem(node.operator, checked)
         outputs = {field: _new(fields[field], np.empty(shapes[field], inputs[part.inputs[0]].array.dtype))
                    for field in problem.outputs if problem.has(field)}
@@ -259,31 +289,38 @@ class _Trace:
         return value if is_one else self._copied([value], value.array)
 
 
+def _rows(value: _Value) -> np.ndarray:
+    return value.array.reshape(-1, value.array.shape[-1])
+
+
 def _new(buffer: str, array: np.ndarray) -> _Value:
     return _Value(buffer, array.reshape(-1), array)
 
 
 class _Call:
-    """The execution for runs on arrays of the same shapes and types.
+    """The execution for runs on arrays of the same shapes.
 
-    problems: what each recurrent part computes. constants: what is not fed. outputs: the names of the values that it returns.
+    constants: arrays by name. fed, outputs: the names of what it is given, and of what it returns, in order. problems: what
+    each recurrent node computes.
     """
 
-    def __init__(self, trace: _Trace, constants: Mapping[str, np.ndarray], outputs: Sequence[str], device: Device,
-                 options: Options, contents: Contents) -> None:
-        self.nodes, self.problems, self._constants = trace.nodes, trace.problems, constants
-        self._name = next(iter(self.problems)).node.operator
-        self._known = {name: trace.known[name] for name in outputs if name in trace.known}
+    def __init__(self, trace: _Trace, constants: Mapping[str, np.ndarray], fed: Sequence[str], outputs: Sequence[str],
+                 device: Device, options: Options, contents: Contents) -> None:
+        self.problems, self._constants, self._fed = trace.problems, constants, fed
+        self._name = next(iter(self.problems)).operator
+        known = {**constants, **trace.known}
+        self._known = {name: known[name] for name in outputs if name in known}
         found = {name: trace.values[name] for name in outputs if name not in self._known}
         uses = Counter(value.buffer for value in found.values())
         whole = {name for name, value in found.items() if uses[value.buffer] == 1 and value.is_whole}
         self._results = {value.buffer: ((value.array if name in whole else value.memory).shape, value.memory.dtype)
                          for name, value in found.items()}
-        self._outputs = [(name, value.buffer, None if name in whole else
-                          (value.array.shape, value.memory.dtype, value.begin * value.array.itemsize, value.array.strides))
-                         for name, value in found.items()]
-        self._lengths = [(part.node.operator, part.node.fields[LENGTHS], problem.steps)
-                         for part, problem in self.problems.items() if problem.has(LENGTHS)]
+        parts = {name: (value.array.shape, value.memory.dtype, value.begin * value.array.itemsize, value.array.strides)
+                 for name, value in found.items() if name not in whole}
+        self._outputs = [(name, found[name].buffer if name in found else "", parts.get(name)) for name in outputs]
+        self._is_plain = not parts and not self._known and len(found) == len(self._results) == len(outputs)
+        self._lengths = [(node.operator, node.fields[LENGTHS], problem.steps)
+                         for node, problem in self.problems.items() if problem.has(LENGTHS)]
         self._is_in_pairs = any(problem.element.pairs for problem in self.problems.values())
         self.execution = Execution(device.gpu, device.share, trace.nodes, self._results, options, contents, constants=constants)
 
@@ -291,24 +328,25 @@ class _Call:
         """True if the device is lost."""
         return self.execution.gpu.driver.lost is not None
 
-    def run(self, fed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The outputs, by name."""
-        given, lengths = {**self._constants, **fed}, {}
+    def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The outputs, in order."""
+        given: dict[str, np.ndarray] = dict(self._constants)
+        given.update(zip(self._fed, arrays))
+        check = RangeCheck(self._name, {name: name for name in (*given, *self._results)}, given) if self._is_in_pairs else None
         for operator, name, t in self._lengths:
             if name in given:  # constants are not, once they were looked at
                 check_lengths(operator, given[name], t)
-                lengths[name] = given[name].astype(np.uint32)
-        check = RangeCheck(self._name, {name: name for name in (*given, *self._results)}, given) if self._is_in_pairs else None
-        results = self.execution.run({**given, **lengths}, self._results)
+                given[name] = given[name].astype(np.uint32)
+        results = self.execution.run(given, self._results)
         if check:
             check.check_results(results)
-        elif self.execution.weight_names <= self._constants.keys():  # which were looked at now, and stay as they are
+        elif self._constants and self.execution.weight_names <= self._constants.keys():  # they stay as they are
             self._constants = {}
-        arrays = {name: array.copy() for name, array in self._known.items()}
-        for name, buffer, part in self._outputs:
-            arrays[name] = results[buffer] if part is None else _part(results[buffer], *part)
-        return arrays
+        if self._is_plain:
+            return list(results.values())
+        return [self._known[name] if name in self._known else results[buffer] if part is None else _part(results[buffer], *part)
+                for name, buffer, part in self._outputs]
 
 
-def _part(memory: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, begin: int, strides: tuple[int, ...]) -> np.ndarray:
+def _part(memory: np.ndarray, shape: tuple[int, ...], dtype: np.dtype[Any], begin: int, strides: tuple[int, ...]) -> np.ndarray:
     return np.array(np.ndarray(shape, dtype, memory, begin, strides), order="C")

@@ -51,7 +51,7 @@ ExecutionFlags = descs.DML_EXECUTION_FLAGS
 class FusedActivation:
     """An activation in another operator. Source: DirectMLX's FusedActivation.
 
-    activation: INVALID for none, where an operator can do without. param_1, param_2: the fields of its
+    activation: INVALID means none, if the operator needs none. param_1, param_2: the fields of its
     DML_ACTIVATION_*_OPERATOR_DESC, in order, such as Alpha and Beta. Their default is 0, not the descriptor's.
     """
 
@@ -76,7 +76,7 @@ OutputOptions = IntEnum("OutputOptions", ["Both", "Sequence", "Single"], start=0
 
 @dataclass
 class GRUOutputs:
-    """sequence {T, D, B, H}, single {1, D, B, H}; an empty Expression where output_options leaves one out."""
+    """The outputs sequence {T, D, B, H} and single {1, D, B, H}; an empty Expression if output_options leaves one out."""
 
     sequence: Expression
     single: Expression
@@ -84,7 +84,7 @@ class GRUOutputs:
 
 @dataclass
 class LSTMOutputs(GRUOutputs):
-    """The same of an LSTM, and cell_single {1, D, B, H}."""
+    """The outputs of an LSTM: those of GRUOutputs, and cell_single {1, D, B, H}."""
 
     cell_single: Expression
 
@@ -93,7 +93,7 @@ RNNOutputs = GRUOutputs
 
 
 def input_tensor(scope: GraphBuilder, input_index: int, tensor_desc: TensorDesc) -> Expression:
-    """An input of the models that a builder builds. A Binding gives it data. Source: PyDirectML's input_tensor.
+    """Add an input to the models that a builder builds. A Binding gives it data. Source: PyDirectML's input_tensor.
 
     input_index: a whole number from 0, different for each input. Raises InvalidArgumentError for an index that is taken.
     """
@@ -108,11 +108,11 @@ def input_tensor(scope: GraphBuilder, input_index: int, tensor_desc: TensorDesc)
 
 def reinterpret(input: Expression, new_type: TensorDataType, new_size: Sequence[int], new_strides: Sequence[int] | None
                 ) -> Expression:
-    """The same memory with another type, sizes and strides (None: packed). Nothing is executed.
+    """View an expression's memory with another type, sizes and strides (None: packed). Nothing is executed.
 
     This is how layers are chained: a sequence {T, 1, B, H} is the next layer's input {1, T, B, H}.
 
-    Raises InvalidArgumentError if the new tensor is larger than the memory, or than what an operator writes of it.
+    Raises InvalidArgumentError if the new tensor is larger than the memory, or than the part that an operator writes.
     Source: PyDirectML's and DirectMLX's Reinterpret.
     """
     desc = Expression.checked("reinterpret", "input", input).desc
@@ -184,15 +184,15 @@ def rnn(input: Expression, weight: Expression, recurrence: Expression, bias: Exp
 def _recurrent(cell: cells.Cell, inputs: Sequence[Expression | None], activation_descs: Sequence[FusedActivation],
                direction: RecurrentNetworkDirection | None, output_options: OutputOptions | None, **fields: Any
                ) -> list[Expression]:
-    """The expressions of a cell's outputs, in order. inputs: in the order of the cell's table. fields: the structure's own."""
+    """Add a recurrent operator. Returns its outputs, in order. inputs: in the cell's order. fields: the structure's others."""
     call = cell.kernel
     fused = check_list(call, "activation_descs", activation_descs, FusedActivation)
     check_type(call, "output_options", output_options, OutputOptions)
     given = _checked(call, {field: expression for field, expression in zip(cell.inputs, inputs)
                                 if expression is not None or field in cell.required})
-    x, w, r = ((*given[field].desc.sizes, 1, 1, 1, 1)[1:4] for field in cell.required)  # the operator refuses fewer than four
+    x, w, r = ((*given[field].desc.sizes, 1, 1, 1, 1)[1:4] for field in cell.required)  # missing sizes are refused later
     sizes = cell.sizes(x, w, r, 2 if direction is RecurrentNetworkDirection.BIDIRECTIONAL else 1)
-    others = {"OutputSequenceTensor": OutputOptions.Single}  # the option that leaves an output out
+    others = {"OutputSequenceTensor": OutputOptions.Single}  # output -> the option that leaves it out
     outputs = {field: [evaluate(formula, sizes) for formula in formulas] for field, formulas in cell.outputs.items()
                if output_options != others.get(field, OutputOptions.Sequence)}
     made = _operate(call, cell.desc, given, outputs, ActivationDescs=[activation.desc() for activation in fused],
@@ -201,7 +201,7 @@ def _recurrent(cell: cells.Cell, inputs: Sequence[Expression | None], activation
 
 
 def _checked(call: str, inputs: Mapping[str, Any]) -> dict[str, Expression]:
-    """An operator's inputs, by field. Refuses what is no expression of the first one's builder."""
+    """Check an operator's inputs, by field: all must be expressions of one builder."""
     first, *_ = inputs
     builder = Expression.checked(call, first, inputs[first]).builder
     return {field: Expression.checked(call, field, expression, builder) for field, expression in inputs.items()}
@@ -238,7 +238,7 @@ def multiply(a: Expression, b: Expression) -> Expression:
 
 
 def identity(input: Expression, scale_bias: ScaleBias | None = None) -> Expression:
-    """A packed copy of any type, or x * Scale + Bias of floats (DirectMLX's Identity, DML_OPERATOR_ELEMENT_WISE_IDENTITY)."""
+    """Copy a tensor of any type, packed, or compute x * Scale + Bias of floats (DML_OPERATOR_ELEMENT_WISE_IDENTITY)."""
     inputs = {"InputTensor": Expression.checked("identity", "input", input)}
     return _operate("identity", descs.DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC, inputs, ScaleBias=scale_bias)[OUTPUT]
 
@@ -246,10 +246,10 @@ def identity(input: Expression, scale_bias: ScaleBias | None = None) -> Expressi
 def gemm(a: Expression, b: Expression, c: Expression | None = None, trans_a: MatrixTransform = MatrixTransform.NONE,
          trans_b: MatrixTransform = MatrixTransform.NONE, alpha: float = 1.0, beta: float = 1.0,
          fused_activation: FusedActivation = NOT_FUSED) -> Expression:
-    """alpha * a x b + beta * c in the last two of 2 to 4 dimensions, and an activation of it (PyDirectML's gemm)."""
+    """Compute alpha * a x b + beta * c in the last two of 2 to 4 dimensions, then an activation (PyDirectML's gemm)."""
     inputs = {"ATensor": a, "BTensor": b} | ({"CTensor": c} if c is not None else {})
     sizes, b_sizes, *_ = (expression.desc.sizes for expression in _checked("gemm", inputs).values())
-    if min(len(sizes), len(b_sizes)) >= 2:  # else the operator refuses them
+    if min(len(sizes), len(b_sizes)) >= 2:  # else the operator's check refuses them
         row, column = -1 if trans_a == MatrixTransform.TRANSPOSE else -2, -2 if trans_b == MatrixTransform.TRANSPOSE else -1
         sizes = [*sizes[:-2], sizes[row], b_sizes[column]]
     return _operate("gemm", descs.DML_GEMM_OPERATOR_DESC, inputs, {OUTPUT: sizes}, TransA=trans_a, TransB=trans_b, Alpha=alpha,
@@ -262,9 +262,9 @@ def _fused(call: str, fused_activation: FusedActivation) -> descs.DML_OPERATOR_D
 
 
 def join(input: Sequence[Expression], axis: int) -> Expression:
-    """Tensors of one type one behind the other along an axis (PyDirectML's join, DML_OPERATOR_JOIN)."""
+    """Concatenate tensors of one type along an axis (PyDirectML's join, DML_OPERATOR_JOIN)."""
     given = check_list("join", "input", input, Expression)
-    check_index("join", "input", 0, len(given))  # at least one input is there
+    check_index("join", "input", 0, len(given))  # refuses an empty list
     inputs = _checked("join", {f"InputTensors[{i}]": expression for i, expression in enumerate(given)})
     first, *others = (expression.desc for expression in inputs.values())
     axis = check_index("join", "axis", axis, len(first.sizes))
@@ -277,7 +277,7 @@ def join(input: Sequence[Expression], axis: int) -> Expression:
 
 def slice(input: Expression, input_window_offsets: Sequence[int], input_window_sizes: Sequence[int],
           input_window_strides: Sequence[int]) -> Expression:
-    """Every stride-th element of a window, backwards where a stride is negative (PyDirectML's slice, DML_OPERATOR_SLICE1)."""
+    """Take every stride-th element of a window, backwards if it is negative (PyDirectML's slice, DML_OPERATOR_SLICE1)."""
     source = tuple(Expression.checked("slice", "input", input).desc.sizes)
     window = {"InputWindowOffsets": input_window_offsets, "InputWindowSizes": input_window_sizes,
               "InputWindowStrides": input_window_strides}
@@ -286,9 +286,10 @@ def slice(input: Expression, input_window_offsets: Sequence[int], input_window_s
 
 
 def gather(input: Expression, indices: Expression, axis: int, index_dimensions: int) -> Expression:
-    """The elements of a tensor of any type at places along an axis that indices say (PyDirectML's gather, DML_OPERATOR_GATHER).
+    """Take the elements at given indices along an axis (PyDirectML's gather, DML_OPERATOR_GATHER).
 
-    indices: UINT32, INT32, UINT64 or INT64, with as many dimensions as the input, of which the last index_dimensions count.
+    input: of any type. indices: UINT32, INT32, UINT64 or INT64, with as many dimensions as the input, of which the last
+    index_dimensions count.
     """
     inputs = {"InputTensor": input, "IndicesTensor": indices}
     source, places = (tuple(expression.desc.sizes) for expression in _checked("gather", inputs).values())
@@ -300,7 +301,7 @@ def gather(input: Expression, indices: Expression, axis: int, index_dimensions: 
 
 
 def _activation(row: activations.Activation) -> Callable[..., Expression]:
-    """The function of a row of the table of activations, such as activation_relu. Its defaults are the descriptor's."""
+    """Make the function of a row of the table of activations, such as activation_relu. Its defaults are the descriptor's."""
     name = row.operator_type.name.lower()
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [inspect.Parameter(field.lower(), kind, default=getattr(row.desc, field)) for field in row.fields]
@@ -321,7 +322,7 @@ def _activation(row: activations.Activation) -> Callable[..., Expression]:
 
 
 def _method(function: Any, with_number: Any) -> Any:
-    """A method that takes another expression, or a number: then it is ELEMENT_WISE_IDENTITY with a scale and a bias."""
+    """Make an arithmetic method. For a number it is ELEMENT_WISE_IDENTITY with a scale and a bias: with_number(number)."""
     def method(self: Expression, other: Any) -> Expression:
         if isinstance(other, numbers.Real):
             return identity(self, ScaleBias(*with_number(float(other))))

@@ -27,7 +27,7 @@ Dimensions = list  # the type of sizes and strides; arguments may be any sequenc
 
 
 class TensorPolicy:
-    """The strides of a TensorDesc, given its sizes. Source: DirectMLX's TensorPolicy.
+    """Chooses the strides of a TensorDesc by its sizes. Source: DirectMLX's TensorPolicy.
 
     There are two: `default` is packed; `interleaved_channel` has dimension 1 innermost (sizes NCHW, memory NHWC).
     """
@@ -61,7 +61,7 @@ _TYPES: dict[str, Any] = {
 
 
 def _resolve(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments by the names of the first overload that they fit."""
+    """Name the arguments by the first of TensorDesc's overloads that they fit."""
     for names in _OVERLOADS:
         given = dict(zip(names, args)) | kwargs
         is_complete = set(names) - {"tensor_policy"} <= set(given) <= set(names) and len(given) == len(args) + len(kwargs)
@@ -120,8 +120,8 @@ class TensorDesc:
         return f"dml.TensorDesc of type {self.data_type.value} and shape [{sizes}] with flags {self.flags.value}"
 
     def to_memory(self, call: str, data: Any) -> np.ndarray:
-        """A constant, flat copy of data in the tensor's type, as the tensor's memory. Data end at the last element, or at the
-        end of the total size; zeros fill the rest.
+        """Copy data into a read-only flat array of the tensor's type, laid out as the tensor's memory. Data end at the last
+        element, or at the end of the total size; zeros fill the rest.
 
         Data for a tensor of floats are converted, with rounding, as PyDirectML does. Data that a tensor of integers cannot hold
         are refused. But float32 data for a tensor of 32-bit integers are taken as their bits: PyDirectML accepts float32 only,
@@ -144,7 +144,7 @@ class TensorDesc:
         return constant(memory)
 
     def from_memory(self, memory: np.ndarray) -> TensorData:
-        """A view of the tensor's memory, given as bytes, in its type, sizes and strides."""
+        """View the tensor's memory, given as bytes, in its type, sizes and strides."""
         return self.tensor.view(memory[:self.tensor.bytes_of_elements].view(self._dtype)).view(TensorData)
 
 
@@ -164,12 +164,12 @@ class TensorData(np.ndarray):
 
 @dataclass(eq=False, repr=False)
 class Expression:
-    """A tensor in a graph. `input_tensor` and the operators make it. Source: PyDirectML's and DirectMLX's Expression.
+    """A tensor in a graph, made by `input_tensor` and the operators. Source: PyDirectML's and DirectMLX's Expression.
 
     Expression() is empty. Operators return empty ones for outputs that were not asked for.
 
-    builder, name: the graph that the tensor is of, and its memory there. desc: its TensorDesc. written: the bytes of the memory
-    that have a value.
+    builder: the graph that it belongs to. name: of its memory there. desc: its TensorDesc. written: how many bytes of that
+    memory have a value.
     """
 
     builder: Any = None
@@ -178,12 +178,12 @@ class Expression:
     written: int = 0
 
     def get_output_desc(self) -> TensorDesc:
-        """The tensor's description. Raises InvalidArgumentError if the expression is empty."""
+        """Return the tensor's TensorDesc. Raises InvalidArgumentError if the expression is empty."""
         return Expression.checked("get_output_desc", "expression", self).desc
 
     @staticmethod
     def checked(call: str, argument: str, expression: object, builder: GraphBuilder | None = None) -> Expression:
-        """The expression. Refuses an empty one and, if a builder is given, one of another builder."""
+        """Return an expression. Refuses an empty one and, if a builder is given, one of another builder."""
         found = check_type(call, argument, expression, Expression)
         if not found.name:
             raise InvalidArgumentError(call, argument, "an empty Expression", "one that an operator or input_tensor made")
@@ -196,8 +196,8 @@ class Binding:
     """Data for an input. Source: PyDirectML's Binding.
 
     expr: what input_tensor returned.
-    data: an array of any shape, or what np.asarray makes one of. It holds the elements of the tensor's memory, in its order,
-        up to the last element or to the end of the total size; zeros fill the rest. They are copied now and converted to the
+    data: an array of any shape, or a value that np.asarray converts. It holds the elements of the tensor's memory, in order, up
+        to the last element or to the end of the total size; zeros fill the rest. They are copied now and converted to the
         tensor's type (PyDirectML always converts to float32).
 
     Raises InvalidArgumentError for a wrong number of elements, for data that are no numbers, and for numbers that a tensor of
@@ -255,11 +255,11 @@ class Device:
                 raise InvalidArgumentError("compute", f"outputs[{i}]", output.name, "one of the outputs given to build")
         results = {output.name: ((output.desc.total_tensor_size_in_bytes,), np.uint8) for output in wanted}
         memory = model.execution.run(values, results)
-        return [output.desc.from_memory(memory[output.name].copy()) for output in wanted]  # one may be wanted twice
+        return [output.desc.from_memory(memory[output.name].copy()) for output in wanted]  # outputs may be listed twice
 
 
 class GraphBuilder:
-    """A graph of expressions, to build models of. Source: PyDirectML's GraphBuilder, DirectMLX's Graph."""
+    """A graph of expressions, from which models are built. Source: PyDirectML's GraphBuilder, DirectMLX's Graph."""
 
     def __init__(self, device: Device) -> None:
         self.device = check_type("GraphBuilder", "device", device, Device).device
@@ -307,7 +307,7 @@ class Model:
         self._read = builder.inputs.intersection(name for node in nodes for name in node.names.values())
 
     def bind(self, bindings: Sequence[Binding | None]) -> dict[str, np.ndarray]:
-        """The memory of the inputs, by name. Raises InvalidArgumentError, as Device.compute says."""
+        """Collect the memory of the inputs, by name. Raises InvalidArgumentError, as Device.compute says."""
         values: dict[str, np.ndarray] = {}
         for i, binding in enumerate(check_list("compute", "bindings", bindings, Binding, NoneType)):
             if binding is None:

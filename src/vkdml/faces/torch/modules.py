@@ -46,7 +46,7 @@ class Twin(nn.Module):
         return (device if isinstance(device, Device) else open_device(self._module, device)).info.index
 
     def _runs_on_cpu(self) -> bool:
-        """Whether PyTorch's own forward is to run; PyTorch's exporter to ONNX, the one that traces, looks for its operators."""
+        """Whether PyTorch's own forward runs: for training, and for the tracing ONNX exporter, which needs its operators."""
         if (self.training and self._trains_on_cpu) or (torch.jit.is_tracing() and torch.onnx.is_in_onnx_export()):
             return True
         if self.training:
@@ -55,12 +55,12 @@ class Twin(nn.Module):
         return False
 
     def _mode(self) -> str:
-        """PyTorch's name for what is computed."""
+        """Return PyTorch's name of the module's mode: GRU, LSTM, RNN_TANH or RNN_RELU."""
         kind = self._module.removesuffix("Cell")
         return f"RNN_{self.nonlinearity.upper()}" if kind == "RNN" else kind
 
     def _weights(self) -> list[Tensor]:
-        """All weights, in PyTorch's order."""
+        """List all weights, in PyTorch's order."""
         of_cell = ["weight_ih", "weight_hh"] + ["bias_ih", "bias_hh"] * bool(self.bias)
         weights = {name: getattr(self, name, None) for name in getattr(self, "_flat_weights_names", of_cell)}
         for name, weight in weights.items():
@@ -69,7 +69,7 @@ class Twin(nn.Module):
         return list(weights.values())
 
     def _form(self) -> Form:
-        """What PyTorch's module says of itself; a cell is one layer."""
+        """Read the module's settings. A cell counts as one layer."""
         layers, bidirectional = getattr(self, "num_layers", 1), getattr(self, "bidirectional", False)
         form = Form(self._mode(), self._module, self.input_size, self.hidden_size, layers, bidirectional)
         for name, value in zip(form._fields[2:], form[2:]):
@@ -79,7 +79,7 @@ class Twin(nn.Module):
 
     def warm_up(self, T: int | Iterable[int] | None = None, B: int | Iterable[int] = 1, *, hx: bool = False,
                 packed: bool = False) -> None:
-        """Pack the parameters and compile all that calls with these lengths and batches need: they compile nothing then.
+        """Pack the parameters and compile for calls with these lengths and batches, so that the calls compile nothing.
 
         Lengths and batches of about the same size share what is compiled, so a few of them are enough for a range.
 
@@ -110,10 +110,10 @@ class Twin(nn.Module):
     def set_device(self, device: Device | int | str | None) -> None:
         """Run on this device from now on: a Device, or an argument of Device()."""
         self._vulkan_device, self._vulkan_index = device, open_device("convert", device).info.index
-        self.__module__ = "torch.nn"  # torch.fx.symbolic_trace takes such a module for a leaf
+        self.__module__ = "torch.nn"  # so that torch.fx.symbolic_trace treats it as a leaf
 
     def forget_device(self) -> None:
-        """Leave nothing that PyTorch's module does not have."""
+        """Remove the attributes that PyTorch's module does not have."""
         del self._vulkan_device, self._vulkan_index, self._trains_on_cpu, self.__module__
 
     def __prepare_scriptable__(self) -> Any:
@@ -131,7 +131,7 @@ class Twin(nn.Module):
         return y, tuple(last)
 
     def _states(self, hx: Any) -> States:
-        """The initial states in hx: h, of an LSTM also c, or none."""
+        """Return the initial states in hx: none, or h, and for an LSTM c."""
         if hx is None:
             return ()
         states = tuple(hx) if isinstance(hx, list | tuple) else (hx,)
@@ -155,7 +155,7 @@ class Twin(nn.Module):
 
 
 class _Sequence(Twin, nn.RNNBase):
-    """GRU, LSTM and RNN."""
+    """The base of the twins of GRU, LSTM and RNN."""
 
     def forward(self, input: Any, hx: Any = None, lengths: Any = None) -> Any:
         """Run as PyTorch's module does. With lengths, results are those of a PackedSequence with these.
@@ -179,7 +179,7 @@ class _Sequence(Twin, nn.RNNBase):
         return y.transpose(0, 1) if self.batch_first else y, last
 
     def _run_packed(self, input: PackedSequence, states: States) -> tuple[PackedSequence, States]:
-        """The rows of a packed sequence are sorted by length; `order` is the permutation to that order, `back` its inverse."""
+        """Run a PackedSequence. Its rows are sorted by length: `order` is the permutation to that order, `back` its inverse."""
         data, batch_sizes, order, back = input
         if order is not None and not torch.compiler.is_compiling():
             self._check_order(batch_sizes, order, back)
@@ -198,17 +198,17 @@ class _Sequence(Twin, nn.RNNBase):
                                      "its inverse")
 
     def _checked_lengths(self, input: Any, lengths: Any) -> Tensor:
-        """Lengths as a Tensor; the operator checks its values."""
+        """Convert lengths to a Tensor. The operator checks its values."""
         if not isinstance(input, Tensor) or input.dim() != 3:
             raise TorchArgumentError(self._module, "lengths", shown(lengths), "None, or an input with 3 dimensions")
         try:
             made = torch.as_tensor(lengths)
         except (TypeError, ValueError, RuntimeError):
             raise TorchArgumentError(self._module, "lengths", shown(lengths), "a list or Tensor of whole numbers") from None
-        return made if made.numel() else made.long()  # an empty list is of no type
+        return made if made.numel() else made.long()  # an empty list gives no integers
 
     def _packed_on_cpu(self, input: Tensor, hx: Any, lengths: Tensor) -> Any:
-        """PyTorch's own forward. It packs no row of length 0, so such a row gets one step, whose results are set to zero."""
+        """Run PyTorch's forward. It packs no row of length 0, so such a row gets one step, whose results are set to zero."""
         steps, rows = input.shape[:2][::-1] if self.batch_first else input.shape[:2]
         check_lengths(self._module, lengths, steps, rows, input.device, is_fake=torch.jit.is_tracing())
         has_steps = (lengths > 0)[:, None]
@@ -236,7 +236,7 @@ class RNN(_Sequence, nn.RNN):
 
 
 class _Single(Twin, nn.RNNCellBase):
-    """GRUCell, LSTMCell and RNNCell: a sequence of one step."""
+    """The base of the twins of GRUCell, LSTMCell and RNNCell, which run a sequence of one step."""
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         if self._runs_on_cpu():
@@ -314,7 +314,7 @@ def convert(module: Module, device: Device | int | str | None = None, *, inplace
 
 
 def unconvert(module: Module) -> Module:
-    """Make PyTorch's modules of all twins in a module, which is changed itself: it keeps its parameters, hooks and settings.
+    """Turn all twins in a module back into PyTorch's modules, in place. Parameters, hooks and settings stay.
 
     Args:
         module: a twin, or a model that contains some.
@@ -335,7 +335,7 @@ def unconvert(module: Module) -> Module:
 
 def warm_up(module: nn.Module, T: int | Iterable[int] | None = None, B: int | Iterable[int] = 1, *, hx: bool = False,
             packed: bool = False) -> None:
-    """`warm_up` of every twin in a module. They all get these lengths, and cells one step."""
+    """Call `warm_up` of every twin in a module, with these lengths; cells get one step."""
     _check_module("warm_up", module)
     for part in module.modules():
         if isinstance(part, Twin):
@@ -348,7 +348,7 @@ def _check_module(name: str, module: object) -> None:
 
 
 class _CopiesResults(TorchFunctionMode):
-    """Within it copy.deepcopy copies the values of tensors that PyTorch has computed with gradients, and would not copy."""
+    """A context in which copy.deepcopy also copies tensors that are results with gradients, which PyTorch refuses to copy."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function is Tensor.__deepcopy__ and not args[0].is_leaf:
@@ -366,7 +366,7 @@ def _copied(module: Module) -> Module:
 
 
 def _change_class(name: str, part: nn.Module, classes: dict[type[nn.Module], type[nn.Module]]) -> None:
-    """Change a module's class. Drops, with a warning, methods that the module has itself: they run what it was before.
+    """Change a module's class. Methods that were replaced on the module are dropped, with a warning: they run its old class.
 
     A parametrized module has a class of its own, with its parametrized tensors as properties: it gets another such class.
     """

@@ -1,4 +1,4 @@
-"""A module's layers as a list of operators: parameters in DirectML's form, and the execution for calls of one shape."""
+"""Turns a module's layers into operators: its parameters in DirectML's form, and an execution for calls of one shape."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ELEMENTS = {getattr(torch, element.name): element for element in element_types.A
 
 @dataclass(frozen=True)
 class Kind:
-    """How a PyTorch module becomes a cell. gates: for each of the cell's gates, its index in PyTorch's order."""
+    """Which cell a PyTorch module becomes. gates: for each of the cell's gates, its index in PyTorch's order."""
 
     cell: Cell
     gates: tuple[int, ...]
@@ -41,8 +41,8 @@ _SIGMOID, _TANH, _RELU, _IDENTITY = (getattr(descs, f"DML_ACTIVATION_{name}_OPER
                                      for name in ("SIGMOID", "TANH", "RELU", "IDENTITY"))
 
 KINDS = {  # keys: PyTorch's names of modes
-    "GRU": Kind(cells.GRU, (1, 0, 2), (_SIGMOID, _TANH), {"LinearBeforeReset": True}),  # r z n -> z r h
-    "LSTM": Kind(cells.LSTM, (0, 3, 1, 2), (_SIGMOID, _TANH, _TANH)),  # i f g o -> i o f c
+    "GRU": Kind(cells.GRU, (1, 0, 2), (_SIGMOID, _TANH), {"LinearBeforeReset": True}),  # gates r z n -> z r h
+    "LSTM": Kind(cells.LSTM, (0, 3, 1, 2), (_SIGMOID, _TANH, _TANH)),  # gates i f g o -> i o f c
     "RNN_TANH": Kind(cells.RNN, (0,), (_TANH,)),
     "RNN_RELU": Kind(cells.RNN, (0,), (_RELU,)),
 }
@@ -61,7 +61,7 @@ class Shape:
 
 
 class Form(NamedTuple):
-    """A recurrent module's settings. mode: PyTorch's name for what is computed. module: the class, for errors."""
+    """A recurrent module's settings. mode: PyTorch's name of the computation. module: the class, for errors."""
 
     mode: str
     module: str
@@ -102,7 +102,7 @@ def check_tensors(module: str, named: Iterable[tuple[str, Tensor]], dtype: torch
 
 
 def is_certain(condition: bool) -> bool:
-    """A condition on sizes; False where PyTorch's compilers do not know: then the call of what they made checks it."""
+    """Evaluate a condition on sizes. False if PyTorch's compilers do not know it yet: the compiled call checks it then."""
     try:
         return bool(condition)
     except RuntimeError:
@@ -122,7 +122,7 @@ class StackLayer:
         Refuses parameters of other shapes than these settings imply.
         """
         self.kind, self.directions, self.projected = KINDS[form.mode], form.directions, projected
-        self.width = self.directions * (projected or form.hidden_size)  # of the output, for one row and step
+        self.width = self.directions * (projected or form.hidden_size)  # numbers of the output for one row and step
         count = len(named) // self.directions
         self.parameters = [[tensor for _, tensor in named[kind::count]] for kind in range(count)]  # by kind, then direction
         self.has_bias = count > 3
@@ -134,9 +134,9 @@ class StackLayer:
                 raise TorchArgumentError(form.module, name, f"the shape {tuple(tensor.shape)}", str(shape))
 
     def arrays(self) -> list[dict[str, np.ndarray]]:
-        """Weights by DirectML field, of the recurrent node and, if the layer has them, of the two that project.
+        """Make the weights, by DirectML field, of the recurrent node and, with proj_size, of the two nodes that project.
 
-        Those multiply by a block-diagonal matrix with the P of each direction.
+        These two multiply by a block-diagonal matrix with the P of each direction.
         """
         parts = [[to_numpy(tensor) for tensor in directions] for directions in self.parameters]
         projections = parts.pop() if self.projected else []
@@ -152,7 +152,7 @@ class StackLayer:
         return [arrays, *[{"WeightTensor": diagonal, "RecurrenceTensor": np.zeros((self.width,) * 2, diagonal.dtype)}] * 2]
 
     def snapshots(self) -> list[Snapshot]:
-        """The weights of its nodes."""
+        """Make a snapshot of each node's weights."""
         tensors = [tensor for directions in self.parameters for tensor in directions]
         origin = digest({str(place): to_numpy(tensor) for place, tensor in enumerate(tensors)}, "PyTorch", self.kind.gates,
                         self.directions)
@@ -171,7 +171,7 @@ class StackLayer:
 
 
 def layers_of(form: Form, weights: Sequence[Tensor], device: torch.device = CPU) -> list[StackLayer]:
-    """Layers from all weights of a module, in PyTorch's order. Refuses weights that are not of this form and device."""
+    """Make layers of a module's weights, in PyTorch's order. Refuses weights that are not of this form and device."""
     count = form.per_layer(weights)
     names = ["weight_ih", "weight_hh", *["bias_ih", "bias_hh"][:count // 4 * 2], *["weight_hr"][:count % 2]]
     ends = [f"_l{k}{end}" for k in range(form.num_layers) for end in ["", "_reverse"][:form.directions]]
@@ -202,7 +202,7 @@ class Stack:
         self._execution = Execution(device.gpu, device.share, steps, self._results, contents=parameters)
 
     def _layer(self, layer: StackLayer, k: int) -> list[Node]:
-        """A recurrent step and, if the layer has one, its projections of the sequence and of the last state.
+        """Make a recurrent node and, with proj_size, the nodes that project the sequence and the last state.
 
         Outputs are laid out as PyTorch has them: a row's directions side by side.
         """
@@ -234,7 +234,7 @@ class Stack:
         return Node(from_desc(desc, None, self._element), names)
 
     def prepare(self) -> None:
-        """Make all that a run needs."""
+        """Compile and pack everything that a run needs."""
         self._execution.prepare({})
 
     def run(self, parameters: ModuleParameters, x: np.ndarray, states: Sequence[np.ndarray], lengths: np.ndarray | None
@@ -262,7 +262,7 @@ class Stack:
 
 
 def _unprojected(name: str, h: np.ndarray, projections: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """The unprojected states m with P m = h, for states h [D, B, proj_size]. Refuses h for which there is no m."""
+    """Compute the unprojected states m with P m = h, for states h [D, B, proj_size]. Refuses h for which there is no m."""
     states = []
     for state, (projection, inverse) in zip(h.astype(np.float64), projections):
         states.append(state @ inverse)
@@ -273,10 +273,9 @@ def _unprojected(name: str, h: np.ndarray, projections: Sequence[tuple[np.ndarra
 
 
 class ModuleParameters(Contents):
-    """The values of a module's parameters when they were last looked at, which its stacks compute with.
+    """A copy of a module's parameters, which its stacks compute with.
 
-    The one copy of them is compared with the parameters, and packed from: arrays in DirectML's form are made when they are
-    needed.
+    Each call compares it with the parameters. Weights are packed from it; arrays in DirectML's form are made when needed.
     """
 
     def __init__(self) -> None:
@@ -287,7 +286,7 @@ class ModuleParameters(Contents):
         self._snapshots: dict[Hashable, Snapshot] = {}
 
     def update(self, form: Form, weights: Sequence[Tensor]) -> None:
-        """Look at a module's parameters again, which are all of its weights, in PyTorch's order."""
+        """Copy a module's parameters again if they have changed. weights: all of them, in PyTorch's order."""
         if form == self._form and len(weights) == len(self._seen) and all(map(_are_the_same, weights, self._seen)):
             return
         seen = [tensor.detach().clone() for tensor in weights]
@@ -297,12 +296,12 @@ class ModuleParameters(Contents):
         self.version += 1
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All weights, by the field and the number of the layer, those that project with a P."""
+        """Collect all weights, named by field and layer. The names of those that project end with P."""
         return {f"{field}{k}{'P' * bool(node)}": array for k, layer in enumerate(self.layers)
                 for node, arrays in enumerate(layer.arrays()) for field, array in arrays.items()}
 
     def snapshot(self, owner: Hashable) -> Snapshot:
-        """The weights of a stack's node."""
+        """Return the weights of one of a stack's nodes."""
         return self._snapshots[owner]
 
 
@@ -310,7 +309,7 @@ _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def _are_the_same(first: Tensor, second: Tensor) -> bool:
-    """Whether two arrays have the same bits, NaN and -0 among them."""
+    """Whether two tensors have the same type and bits, so that NaN equals NaN and -0 differs from 0."""
     words = _WORDS[second.itemsize]
     return first.dtype is second.dtype and torch.equal(first.detach().resolve_neg().view(words), second.view(words))
 
@@ -325,6 +324,6 @@ def to_numpy(tensor: Tensor) -> np.ndarray:
 
 
 def to_torch(array: np.ndarray) -> Tensor:
-    if array.dtype.kind == "V":  # bfloat16: numpy has no kind for it, and takes microseconds to make a name
+    if array.dtype.kind == "V":  # bfloat16: numpy has no kind for it, and comparing names takes microseconds
         return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
     return torch.from_numpy(array)

@@ -1,6 +1,6 @@
 """PyTorch operators that run a recurrent module's layers on a Vulkan device: torch.ops.vkdml.gru, lstm, rnn_tanh and rnn_relu.
 
-All twins call them, so they are what stands in a graph that is traced, exported or compiled from a twin. Their arguments:
+All twins call them, so they appear in graphs that are traced, exported or compiled from a twin. Their arguments:
 
     input: [T, B, I]; with batch_sizes the data of a PackedSequence, [sum of its lengths, I].
     hx: none, h, or h and c, [layers * directions, B, size] each.
@@ -12,7 +12,7 @@ All twins call them, so they are what stands in a graph that is traced, exported
     lengths: the time steps of each row, from 0 to T: [B], of int32 or int64; or None, for T.
 
 They return y, [T, B, directions * size], or the data of a PackedSequence, and the last h, and c of an LSTM. Wrong arguments
-raise a TorchArgumentError before any work, and where PyTorch's compilers look at a call.
+raise a TorchArgumentError before any work, also when PyTorch's compilers trace a call.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from ..directml.device import Device
 from ..sessions import open_device
 from .stacks import CPU, KINDS, Form, ModuleParameters, Shape, Stack, check_tensors, is_certain, layers_of, to_numpy, to_torch
 
-_STACKS_KEPT = 64  # executions of a module, for the shapes that were called last: each is a recording of commands
+_STACKS_KEPT = 64  # how many executions a module keeps, for the latest shapes: each is a recording of commands
 
 States = tuple[Tensor, ...]
 
 
 def untraced(function: Callable[..., States]) -> Callable[..., States]:
-    """torch.compiler.disable, once PyTorch's compiler is loaded: it would load that compiler, which takes a second."""
+    """Apply torch.compiler.disable only if PyTorch's compiler is loaded: it would load it, which takes a second."""
     if "torch._dynamo" not in sys.modules:
         return function
     if function not in _untraced:
@@ -57,7 +57,7 @@ _untraced: dict[Callable[..., States], Callable[..., States]] = {}
 
 
 class CompiledStacks:
-    """What calls with the same weights have compiled and packed."""
+    """The executions and packed weights that calls with the same weights share."""
 
     def __init__(self, device: Device | int | str | None) -> None:
         self.device = device
@@ -67,7 +67,7 @@ class CompiledStacks:
 
     @contextmanager
     def prepared(self, form: Form, weights: Sequence[Tensor], shape: Shape) -> Iterator[tuple[Stack, ModuleParameters]]:
-        """What a call of this shape runs. Meanwhile other threads wait."""
+        """Find or make the stack for a call of this shape. Other threads wait until the context ends."""
         device = open_device(form.module, self.device)
         with self._lock:
             parameters = self._parameters
@@ -76,13 +76,13 @@ class CompiledStacks:
             yield self.stacks.get(key, lambda: Stack(form, shape, device, parameters)), parameters
 
 
-_compiled = WeakIdKeyDictionary()  # key: a twin, or the first of the weights of a graph
+_compiled = WeakIdKeyDictionary()  # a CompiledStacks by twin, or by the first of the weights of a graph
 _lock = Lock()
-_calling = threading.local()  # compiled: what the operator that this thread calls uses
+_calling = threading.local()  # compiled: the CompiledStacks for the operator that this thread calls
 
 
 def compiled_for(owner: object, device: Device | int | str | None) -> CompiledStacks:
-    """What all calls of a twin, or with these weights, on a device have in common."""
+    """Find or make the CompiledStacks of a twin, or of a graph's weights, on a device."""
     with _lock:
         found: CompiledStacks | None = _compiled.get(owner)
         if found is None or found.device != device:
@@ -91,7 +91,7 @@ def compiled_for(owner: object, device: Device | int | str | None) -> CompiledSt
 
 
 def call_with(compiled: CompiledStacks, mode: str, *arguments: Any) -> States:
-    """Call an operator, which uses this. A weak reference to a parameter would keep PyTorch from swapping it for another."""
+    """Call an operator with these stacks. Parameters cannot be their key: PyTorch swaps none that has a weak reference."""
     before = getattr(_calling, "compiled", None)
     _calling.compiled = compiled
     try:
@@ -122,7 +122,7 @@ class OperatorCall(NamedTuple):
 
     @property
     def compiled(self) -> CompiledStacks:
-        """What the call uses: that of the twin which makes it, or else of its weights."""
+        """The stacks of the twin that makes the call, or else those of its weights."""
         return getattr(_calling, "compiled", None) or compiled_for(self.weights[0], self.device)
 
     def check(self, is_fake: bool) -> list[tuple[int, ...]]:
@@ -191,7 +191,7 @@ def _run(mode: str, *arguments: Any) -> States:
         return tuple(map(input.new_empty, shapes))
     if call.batch_sizes is not None:
         input, lengths = pad_packed_sequence(PackedSequence(input, call.batch_sizes))
-    elif lengths is not None and input.dtype is torch.float64:  # the range of its numbers is checked, but not past the lengths
+    elif lengths is not None and input.dtype is torch.float64:  # the range check must ignore padding
         input = input.masked_fill((torch.arange(len(input))[:, None] >= lengths)[..., None], 0)
     shape = Shape(len(input), rows, input.dtype, bool(call.hx), lengths is not None)
     with call.compiled.prepared(call.form, call.weights, shape) as (stack, parameters):
@@ -201,7 +201,7 @@ def _run(mode: str, *arguments: Any) -> States:
 
 
 def _fake(mode: str, *arguments: Any, **named: Any) -> States:
-    """Tensors like a call's results, as PyTorch's compilers see them."""
+    """Make empty tensors in the shapes of a call's results, for PyTorch's compilers."""
     call = OperatorCall(mode, *arguments, **named)
     return tuple(map(call.input.new_empty, call.check(is_fake=True)))
 
@@ -221,7 +221,7 @@ def _no_vmap(*arguments: Any) -> Any:
 
 
 def _check_derivatives(input: Tensor, hx: Sequence[Tensor], weights: Sequence[Tensor], *_: Any) -> None:
-    """Refuses forward mode, of which PyTorch would make zeros, and torch.func, with a message of our own."""
+    """Refuse forward-mode derivatives, which PyTorch would return as zeros, and those of torch.func."""
     tensors = (input, *hx, *weights)
     if forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors):
         raise _not_differentiable("forward mode")
@@ -230,7 +230,7 @@ def _check_derivatives(input: Tensor, hx: Sequence[Tensor], weights: Sequence[Te
 
 
 def _autocast(mode: str, *arguments: Any) -> States:
-    """Computes in autocast's type, and returns the types that PyTorch's module returns there."""
+    """Compute in autocast's type, and return the types that PyTorch's module returns under autocast."""
     call, dtype = OperatorCall(mode, *arguments), torch.get_autocast_dtype("cpu")
     is_projected = call.form.per_layer(call.weights) % 2 == 1
 
@@ -249,12 +249,12 @@ def _autocast(mode: str, *arguments: Any) -> States:
 
 
 def _is_ragged(sizes: Tensor | None) -> bool:
-    """Whether rows have lengths that differ: PyTorch's LSTM runs a PackedSequence without such as it runs a Tensor."""
-    return sizes is not None and (torch.compiler.is_compiling() or len(set(sizes.tolist())) > 1)  # compilers cannot know
+    """Whether the rows' lengths differ: if they do not, PyTorch's LSTM runs a PackedSequence like a Tensor."""
+    return sizes is not None and (torch.compiler.is_compiling() or len(set(sizes.tolist())) > 1)  # unknown to compilers
 
 
 class _Library(torch.library.Library):
-    """A library whose operators refuse derivatives: the kernel that register_autograd makes knows backward alone."""
+    """A library whose operators refuse derivatives. The kernel that register_autograd makes refuses only backward."""
 
     def impl(self, op_name: Any, fn: Callable[..., Any], dispatch_key: str = "", **options: Any) -> Any:
         def checked(keyset: Any, *arguments: Any) -> Any:
@@ -268,7 +268,7 @@ _library = _Library("vkdml", "DEF")
 
 
 def _define(mode: str) -> Any:
-    """The operator of one of PyTorch's modes."""
+    """Define the operator of one of PyTorch's modes."""
     name, results = mode.lower(), ["Tensor"] * (3 if mode == "LSTM" else 2)
     _library.define(f"{name}(Tensor input, Tensor[] hx, Tensor[] weights, Tensor? batch_sizes, str module, int input_size, "
                     "int hidden_size, int num_layers, bool bidirectional, int device, Tensor? lengths=None) -> "
@@ -284,14 +284,14 @@ def _define(mode: str) -> Any:
 OPERATORS = {mode: _define(mode) for mode in KINDS}
 
 
-# ONNX's GRU, LSTM and RNN for these operators: what torch.onnx.export(dynamo=True) is to make of them
+# Translations of these operators to ONNX's GRU, LSTM and RNN, for torch.onnx.export(dynamo=True)
 
 _ACTIVATIONS = {"RNN_TANH": "Tanh", "RNN_RELU": "Relu"}
-_INT32 = 6  # in TensorProto.DataType
+_INT32 = 6  # TensorProto.DataType.INT32
 
 
 def onnx_translations() -> dict[Callable[..., Any], Callable[..., Any]]:
-    """Translations to ONNX: torch.onnx.export(..., dynamo=True, custom_translation_table=onnx_translations()).
+    """Translate twins to ONNX: torch.onnx.export(..., dynamo=True, custom_translation_table=onnx_translations()).
 
     Returns:
         For each operator of a twin a function that makes ONNX's operators of it, for any number of steps and rows.
@@ -308,7 +308,7 @@ def onnx_translations() -> dict[Callable[..., Any], Callable[..., Any]]:
 
 
 def _translation(op: Any, mode: str) -> Callable[..., Any]:
-    """One operator's translation, which PyTorch calls by the names of the operator's arguments. op: the opset."""
+    """Make one operator's translation. PyTorch calls it by the names of the operator's arguments. op: the opset."""
     def translated(input: Any, hx: Any, weights: Any, batch_sizes: Any, module: str, input_size: int, hidden_size: int,
                    num_layers: int, bidirectional: bool, device: int, lengths: Any = None) -> Any:
         form = Form(mode, module, input_size, hidden_size, num_layers, bidirectional)
@@ -337,6 +337,6 @@ def _translation(op: Any, mode: str) -> Callable[..., Any]:
 
 
 def _stacked(op: Any, gates: tuple[int, ...], hidden_size: int, directions: Sequence[Any]) -> Any:
-    """A parameter of all directions, with ONNX's order of gates."""
+    """Stack a parameter of all directions, with the gates in ONNX's order."""
     rows = np.arange(len(gates) * hidden_size).reshape(len(gates), -1)[list(gates)].ravel().tolist()
     return op.Concat(*(op.Unsqueeze(op.Gather(tensor, rows), [0]) for tensor in directions), axis=0)

@@ -1,5 +1,4 @@
-"""What DirectML.h has at its top level besides structures: the enumerations' members under their names in C, limits, and the
-size of a tensor.
+"""DirectML.h's constants and its function: enumerations' members under their names in C, limits, and the size of a tensor.
 
 Sources: DirectML.h; DirectML's page "DML_BUFFER_TENSOR_DESC structure" for DMLCalcBufferTensorSize.
 """
@@ -15,7 +14,7 @@ from ..element_types import ITEMSIZES
 from . import descs, device_descs
 from .descs import DML_TENSOR_DATA_TYPE
 
-# How names of members begin where it is not with the enumeration's name
+# Prefixes of members' names in C, if they differ from the enumeration's name
 _PREFIXES = {"DML_TENSOR_FLAGS": "DML_TENSOR_FLAG", "DML_EXECUTION_FLAGS": "DML_EXECUTION_FLAG",
              "DML_OPERATOR_TYPE": "DML_OPERATOR", "DML_FEATURE_LEVEL": "DML_FEATURE"}
 _ENUMERATIONS = [found for module in (descs, device_descs) for name in module.NAMES
@@ -34,7 +33,7 @@ CONSTANTS: dict[str, int] = {
 
 def DMLCalcBufferTensorSize(dataType: DML_TENSOR_DATA_TYPE, dimensionCount: int, sizes: Sequence[int],  # noqa: N802 (C's name)
                             strides: Sequence[int] | None = None) -> int:
-    """The smallest TotalTensorSizeInBytes of a tensor: to the end of its last element, rounded up to 4 bytes.
+    """Compute a tensor's smallest TotalTensorSizeInBytes: up to the end of its last element, rounded up to 4 bytes.
 
     strides: in elements; None is a packed tensor. Raises InvalidArgumentError for UNKNOWN, and for other numbers of sizes or
     strides than dimensionCount.

@@ -19,12 +19,11 @@ DML_TENSOR_DATA_TYPE = IntEnum("DML_TENSOR_DATA_TYPE", [
     start=0)
 DML_TENSOR_TYPE = IntEnum("DML_TENSOR_TYPE", ["INVALID", "BUFFER"], start=0)
 DML_TENSOR_FLAGS = IntFlag("DML_TENSOR_FLAGS", {"NONE": 0, "OWNED_BY_DML": 1})
-DML_RECURRENT_NETWORK_DIRECTION = IntEnum(
-    "DML_RECURRENT_NETWORK_DIRECTION", ["FORWARD", "BACKWARD", "BIDIRECTIONAL"], start=0)
+DML_RECURRENT_NETWORK_DIRECTION = IntEnum("DML_RECURRENT_NETWORK_DIRECTION", ["FORWARD", "BACKWARD", "BIDIRECTIONAL"], start=0)
 DML_EXECUTION_FLAGS = IntFlag("DML_EXECUTION_FLAGS", {
     "NONE": 0, "ALLOW_HALF_PRECISION_COMPUTATION": 1, "DISABLE_META_COMMANDS": 2, "DESCRIPTORS_VOLATILE": 4})
 DML_MATRIX_TRANSFORM = IntEnum("DML_MATRIX_TRANSFORM", ["NONE", "TRANSPOSE"], start=0)
-# The operators that there are, and all activations. HARDMAX, LOG_SOFTMAX, SOFTMAX and PARAMETERIZED_RELU are refused: they are
+# The operators that vkdml has, and all activations. HARDMAX, LOG_SOFTMAX, SOFTMAX and PARAMETERIZED_RELU are refused: they are
 # no elementwise functions of one tensor.
 DML_OPERATOR_TYPE = IntEnum("DML_OPERATOR_TYPE", {
     "INVALID": 0, "ELEMENT_WISE_IDENTITY": 1, "ELEMENT_WISE_ADD": 4, "ELEMENT_WISE_MULTIPLY": 24, "ELEMENT_WISE_SUBTRACT": 30,
@@ -38,7 +37,7 @@ DML_OPERATOR_TYPE = IntEnum("DML_OPERATOR_TYPE", {
 
 
 class DML_BUFFER_TENSOR_DESC(Structure, kw_only=True):
-    """A tensor in a buffer. Its fields are given by name: in C they have another order.
+    """A tensor in a buffer. Give its fields by name: in C they have another order.
 
     Sizes and Strides count elements; None for Strides is a packed tensor. TotalTensorSizeInBytes defaults to the smallest
     size that holds the tensor, rounded up to 4 bytes.
@@ -61,7 +60,7 @@ class DML_TENSOR_DESC(Structure):
 
 
 TensorDesc = DML_TENSOR_DESC | DML_BUFFER_TENSOR_DESC
-SignedNumbers = Sequence[int]  # other lists are of numbers from 0
+SignedNumbers = Sequence[int]  # its numbers may be negative; those of other lists may not
 
 
 class DML_OPERATOR_DESC(Structure):
@@ -72,7 +71,7 @@ class DML_OPERATOR_DESC(Structure):
 
 
 class DML_BINDING_PROPERTIES(Structure):
-    """What an operator or its initializer binds and takes beside its tensors: how many buffers, and bytes."""
+    """How many descriptors an operator or its initializer binds, and bytes of its temporary and persistent resources."""
 
     RequiredDescriptorCount: int
     TemporaryResourceSize: int
@@ -263,7 +262,7 @@ class DML_RNN_OPERATOR_DESC(_RecurrentDesc):
 # The plain operators: those without a time loop, which stand around a recurrent layer
 
 class DML_SCALE_BIAS(Structure):
-    """x * Scale + Bias, of an elementwise operator's input."""
+    """Scales an elementwise operator's input x to x * Scale + Bias."""
 
     Scale: float
     Bias: float
@@ -332,10 +331,10 @@ class DML_GEMM_OPERATOR_DESC(Structure, kw_only=True):
 
 
 class DML_JOIN_OPERATOR_DESC(Structure, kw_only=True):
-    """The inputs one behind the other along Axis (DML_OPERATOR_JOIN).
+    """Concatenates the inputs along Axis (DML_OPERATOR_JOIN).
 
-    All tensors have the same type, any, and the same sizes but for those of Axis, which add up to the output's; 1 to 8
-    dimensions.
+    All tensors have the same type, which may be any, and the same sizes except along Axis, where they add up to the output's;
+    1 to 8 dimensions.
     """
 
     InputCount: int | None = field(default=None, compare=False)
@@ -345,7 +344,7 @@ class DML_JOIN_OPERATOR_DESC(Structure, kw_only=True):
 
 
 class DML_SLICE_OPERATOR_DESC(Structure, kw_only=True):
-    """The elements Offset, Offset + Stride, ... of each dimension of the input (DML_OPERATOR_SLICE).
+    """Copies the elements Offset, Offset + Stride, ... of each dimension of the input (DML_OPERATOR_SLICE).
 
     Sizes are those of the output. Both tensors have the same type, any, and 1 to 8 dimensions; Strides are 1 or more.
     """
@@ -359,7 +358,7 @@ class DML_SLICE_OPERATOR_DESC(Structure, kw_only=True):
 
 
 class DML_SLICE1_OPERATOR_DESC(Structure, kw_only=True):
-    """Every stride-th element of a window in each dimension of the input (DML_OPERATOR_SLICE1).
+    """Copies every stride-th element of a window in each dimension of the input (DML_OPERATOR_SLICE1).
 
     A window is InputWindowSizes elements from InputWindowOffsets on. A negative stride begins at its last element and goes
     back. The output's sizes are at most (window - 1) / |stride| + 1, rounded down. Both tensors have the same type, any, and
@@ -375,7 +374,7 @@ class DML_SLICE1_OPERATOR_DESC(Structure, kw_only=True):
 
 
 class DML_GATHER_OPERATOR_DESC(Structure, kw_only=True):
-    """The elements of the input at places along Axis that IndicesTensor says (DML_OPERATOR_GATHER).
+    """Copies the elements of the input at the places along Axis that IndicesTensor gives (DML_OPERATOR_GATHER).
 
     The output's sizes are the input's before Axis, the last IndexDimensions of the indices', and the input's after Axis;
     leading sizes of 1 are left out or added, so that all tensors have the same number of dimensions, 1 to 8. Input and output
@@ -390,5 +389,5 @@ class DML_GATHER_OPERATOR_DESC(Structure, kw_only=True):
 
 
 NAMES = [name for name in dir() if name.startswith("DML_")]
-if not TYPE_CHECKING:  # a type checker reads lists of __all__ only, and finds the names without
+if not TYPE_CHECKING:  # type checkers understand only literal lists in __all__, and find the names without it
     __all__ = NAMES

@@ -1,8 +1,7 @@
-"""DirectML's structures of what a device does with operators: graphs, bindings and features. They only hold data: a Device or a
-BindingTable checks it.
+"""DirectML's structures of graphs, bindings and features. They only hold data: a Device or a BindingTable checks it.
 
-Names of nodes are for errors; those of edges are not used. Counts are optional where the list beside them tells; if they are
-given, they must be right.
+Nodes' names appear in errors; edges' names are not used. Counts are optional where the list is given; a given count must be
+right.
 Sources: DirectML's pages "Binding in DirectML", "DML_FEATURE_LEVEL enumeration", and those of the structures.
 """
 
@@ -20,7 +19,7 @@ DML_GRAPH_EDGE_TYPE = IntEnum("DML_GRAPH_EDGE_TYPE", ["INVALID", "INPUT", "OUTPU
 # A constant node is refused: bind it as an input
 DML_GRAPH_NODE_TYPE = IntEnum("DML_GRAPH_NODE_TYPE", ["INVALID", "OPERATOR", "CONSTANT"], start=0)
 DML_FEATURE = IntEnum("DML_FEATURE", ["TENSOR_DATA_TYPE_SUPPORT", "FEATURE_LEVELS"], start=0)
-# DML_FEATURE_LEVEL_1_0 and so on in C: a name cannot begin with a number
+# C's DML_FEATURE_LEVEL_1_0 is LEVEL_1_0 here, as a name cannot begin with a digit
 DML_FEATURE_LEVEL = IntEnum("DML_FEATURE_LEVEL", {
     "LEVEL_1_0": 0x1000, "LEVEL_2_0": 0x2000, "LEVEL_2_1": 0x2100, "LEVEL_3_0": 0x3000, "LEVEL_3_1": 0x3100,
     "LEVEL_4_0": 0x4000, "LEVEL_4_1": 0x4100, "LEVEL_5_0": 0x5000, "LEVEL_5_1": 0x5100, "LEVEL_5_2": 0x5200,
@@ -30,7 +29,7 @@ DML_FEATURE_LEVEL = IntEnum("DML_FEATURE_LEVEL", {
 class DML_BUFFER_BINDING(Structure):
     """A part of a Buffer, in bytes; None binds nothing. Wherever one is expected, a Buffer alone is accepted too.
 
-    SizeInBytes: by default to the buffer's end. Of that, a tensor has as many bytes as it is described with.
+    SizeInBytes: by default up to the buffer's end. A tensor uses as many of these bytes as its description says.
     """
 
     Buffer: Any
@@ -39,23 +38,23 @@ class DML_BUFFER_BINDING(Structure):
 
 
 class DML_BUFFER_ARRAY_BINDING(Structure, kw_only=True):
-    """The bindings of all inputs of one operator, for an initializer of several."""
+    """The bindings of all inputs of one operator, for an initializer of several operators."""
 
     Bindings: Sequence[Any]
     BindingCount: int | None = None
 
 
 class DML_BINDING_DESC(Structure):
-    """A binding with its type. Wherever one is expected, what is in `Desc` is accepted alone, and None for no binding."""
+    """A binding with its type. Wherever one is expected, `Desc` alone is accepted too, and None for no binding."""
 
     Type: DML_BINDING_TYPE
     Desc: Any = None
 
 
 class DML_BINDING_TABLE_DESC(Structure):
-    """What a binding table is for. Wherever one is expected, what is in `Dispatchable` is accepted alone too.
+    """Describes a binding table. Wherever one is expected, `Dispatchable` alone is accepted too.
 
-    There are no descriptor heaps: handles are not looked at, and SizeInDescriptors need only be enough.
+    There are no descriptor heaps: handles are ignored, and SizeInDescriptors need only be large enough.
     """
 
     Dispatchable: Any
@@ -65,7 +64,7 @@ class DML_BINDING_TABLE_DESC(Structure):
 
 
 class DML_INPUT_GRAPH_EDGE_DESC(Structure):
-    """An edge from an input of the graph to one of a node. One input may go to several."""
+    """An edge from an input of the graph to an input of a node. One input of the graph may go to several nodes."""
 
     GraphInputIndex: int
     ToNodeIndex: int
@@ -74,7 +73,7 @@ class DML_INPUT_GRAPH_EDGE_DESC(Structure):
 
 
 class DML_OUTPUT_GRAPH_EDGE_DESC(Structure):
-    """An edge from an output of a node to one of the graph. The output may go to nodes too, but to no other of the graph."""
+    """An edge from an output of a node to one output of the graph. The node's output may go to other nodes too."""
 
     FromNodeIndex: int
     FromNodeOutputIndex: int
@@ -83,7 +82,7 @@ class DML_OUTPUT_GRAPH_EDGE_DESC(Structure):
 
 
 class DML_INTERMEDIATE_GRAPH_EDGE_DESC(Structure):
-    """An edge from an output of a node to an input of another one. One output may go to several."""
+    """An edge from an output of a node to an input of another node. One output may go to several nodes."""
 
     FromNodeIndex: int
     FromNodeOutputIndex: int
@@ -100,7 +99,7 @@ class DML_GRAPH_EDGE_DESC(Structure):
 
 
 class DML_OPERATOR_GRAPH_NODE_DESC(Structure):
-    """A node that is an operator of Device.create_operator."""
+    """A node that runs an operator made by Device.create_operator."""
 
     Operator: Any
     Name: str | None = None
@@ -114,9 +113,9 @@ class DML_GRAPH_NODE_DESC(Structure):
 
 
 class DML_GRAPH_DESC(Structure, kw_only=True):
-    """Operators, and what of their tensors is the graph's inputs and outputs and each other's.
+    """A graph of operators. Edges connect their tensors to each other and to the graph's inputs and outputs.
 
-    Each tensor of a node's inputs has an edge. An output without any is computed and dropped.
+    Each input of a node needs an edge. An output without an edge is computed and dropped.
     """
 
     InputCount: int
@@ -132,30 +131,30 @@ class DML_GRAPH_DESC(Structure, kw_only=True):
 
 
 class DML_FEATURE_QUERY_FEATURE_LEVELS(Structure, kw_only=True):
-    """Which is the highest of these feature levels that the device has?"""
+    """Asks for the highest of these feature levels that the device supports."""
 
     RequestedFeatureLevels: Sequence[int]
     RequestedFeatureLevelCount: int | None = None
 
 
 class DML_FEATURE_DATA_FEATURE_LEVELS(Structure):
-    """The highest of those that were asked for."""
+    """Answers with the highest supported feature level of those that were asked for."""
 
     MaxSupportedFeatureLevel: int
 
 
 class DML_FEATURE_QUERY_TENSOR_DATA_TYPE_SUPPORT(Structure):
-    """Does any operator take tensors of this type?"""
+    """Asks whether any operator takes tensors of this type."""
 
     DataType: descs.DML_TENSOR_DATA_TYPE
 
 
 class DML_FEATURE_DATA_TENSOR_DATA_TYPE_SUPPORT(Structure):
-    """Whether any operator takes tensors of the type."""
+    """Answers whether any operator takes tensors of the type that was asked for."""
 
     IsSupported: bool
 
 
 NAMES = [name for name in dir() if name.startswith("DML_")]
-if not TYPE_CHECKING:  # a type checker reads lists of __all__ only, and finds the names without
+if not TYPE_CHECKING:  # type checkers understand only literal lists in __all__, and find the names without it
     __all__ = NAMES

@@ -1,4 +1,4 @@
-"""Structures, as C has them: made with their fields, or empty and filled. They tell which field is wrong."""
+"""The base of DirectML's structures. As in C, they can be made with their fields, or empty and then filled."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _LISTS = ("Sizes", "Strides", "Offsets", "ActivationDescs", "InputTensors", "Inp
 
 @dataclass_transform(field_specifiers=(field,))
 class Structure:
-    """A dataclass of the fields that a subclass declares. It raises FieldError instead of TypeError.
+    """A dataclass of the fields that a subclass declares. Wrong arguments raise FieldError instead of TypeError.
 
-    Made of nothing at all it is empty, to be filled as in C: None where a field has no default. Lists become tuples, so that
+    Without any arguments it is empty, to be filled as in C: fields without a default are None. Lists become tuples, so that
     structures can be compared and hashed; the checks of operators refuse anything else.
     """
 

@@ -1,4 +1,4 @@
-"""The families of kernels: one table, by the room in shaders/ that has their kernels."""
+"""A table of the families of kernels, by the folder in shaders/ that has their kernels."""
 
 from __future__ import annotations
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import islice, product
 
-from ...operators.whole_numbers import ceil_div, round_up
+from ...operators.checks import ceil_div, round_up
 from ..options import SEQUENCE
 from ..profiles import PRIVATE_ARRAYS, Rates, ResidentRates
 from ..tiling import KernelTiling, Packing, ProjectionTiling, Target, Tiling, even_rows, loops
 from .parts import ARRAY_COLUMNS, PartsLoop, PartsTiling, parts_of, schedules_of, spread
 
-_MOST_ROWS = 16  # of a tile: with more, compiling takes long
-_STEPS_FOR_A_ROW = 16  # steps of all rows for which the projection's tile gets one more, where compiling takes long
+_MOST_ROWS = 16  # most rows of a tile: with more, compiling takes long
+_STEPS_FOR_A_ROW = 16  # a tile of the projection has a row for so many steps of batch rows, if compiling takes long
 
 
 @dataclass(frozen=True)
 class LanesTiling(PartsTiling):
-    """The kernels whose invocations hold units and pass values round a subgroup: fused or projected, in sequence or stepped."""
+    """A tiling of the kernels that shuffle values within a subgroup: fused or projected, in sequence or stepped."""
 
     @staticmethod
     def whole_units(target: Target) -> int:
@@ -32,27 +32,27 @@ class LanesTiling(PartsTiling):
                 found = (_tiling(target, schedule, is_projected, rows, units_at_once, parts, workgroup, unrolled)
                          for workgroup, unrolled in _workgroups(target))
                 most = target.profile.most_iterations
-                yield from filter(None, [next((tiling for tiling in found if tiling.has_iterations(most)), None)])
+                yield from islice((tiling for tiling in found if tiling.has_iterations(most)), 1)
 
     def phase_loops(self, gates: int) -> int:
-        """A tile is multiplied whole or, with lengths, its first half, by code of its own. Without, drivers may keep it."""
+        """Bound a phase. With lengths, separate code may multiply only half of a tile. Drivers may keep it without lengths."""
         loop = self.loop
         products = self.product_loops(loop, loop.hidden, gates)
         whole = loops(1, products, 2) if self.problem.has("SequenceLengthsTensor") else products
         products = whole + loops(0, products, 2)
-        if loop.units_at_once > 1:  # drivers unroll what makes large tiles ready, but not all of it
+        if loop.units_at_once > 1:  # drivers unroll only some of the code that prepares large tiles
             products += 2 * loops(loop.units_at_once)
         return self.turn_loops(gates, products + loops(loop.units_at_once, loops(loop.rows), 1))
 
     @staticmethod
     def product_loops(tiling: KernelTiling, packing: Packing, gates: int) -> int:
-        """Iterations over blocks of loads."""
-        block = 0 if tiling.unrolled else tiling.block_loads  # a loop that checks after its body
+        """Bound the iterations over blocks of loads."""
+        block = 0 if tiling.unrolled else tiling.block_loads  # the loop over a block checks after its body
         return loops(packing.loads // tiling.block_loads, block, 1)
 
 
 def _tiles_of(target: Target) -> list[tuple[int, int]]:
-    """Rows of a tile, and units that an invocation computes together."""
+    """List pairs of the rows of a tile and the units that an invocation computes together."""
     options, most = target.options, target.profile.most_unrolled
     rows = [options.rows] if options.rows else even_rows(target.problem.batch, range(1, _MOST_ROWS + 1))
     units = [options.units_at_once] if options.units_at_once else [2, 1]
@@ -60,7 +60,7 @@ def _tiles_of(target: Target) -> list[tuple[int, int]]:
 
 
 def _workgroups(target: Target) -> Iterator[tuple[int, bool]]:
-    """Invocations of a workgroup, and whether loads are unrolled; the preferred first, then with fewer iterations each."""
+    """Yield sizes of workgroups and whether loads are unrolled: the preferred pair first, then ones that loop less."""
     most = target.options.workgroup or target.info.max_workgroup_invocations
     workgroup = target.options.workgroup or target.lanes
     if target.profile.most_unrolled is None:
@@ -82,7 +82,7 @@ def _tiling(target: Target, schedule: str, is_projected: bool, rows: int, units_
 
 
 def _projection(target: Target, loop: PartsLoop, packed: Packing, workgroup: int, units_at_once: int) -> ProjectionTiling:
-    """The projection for a time loop of either kernel."""
+    """Make the projection for a time loop with or without resident weights."""
     return ProjectionTiling(
         problem=target.problem, kernel="cpu/projection_lanes", lanes=target.lanes, rows=_projection_rows(target, units_at_once),
         units_at_once=units_at_once, workgroup=workgroup, block_loads=loop.block_loads, unrolled=loop.unrolled,
@@ -95,7 +95,7 @@ def _projection_rows(target: Target, units_at_once: int) -> int:
 
 
 def _block_loads(target: Target) -> int:
-    """Loads of weights for a gate that belong together: those of a vec4 of each lane."""
+    """Return how many loads of a gate's weights make a block: those that one vec4 in each lane is multiplied by."""
     return max(1, target.lanes // target.problem.element.vecs_per_load)
 
 
@@ -106,11 +106,11 @@ def _packing(target: Target, columns: int) -> Packing:
 
 @dataclass(frozen=True)
 class ResidentTiling(LanesTiling):
-    """The kernels whose recurrent weights stay in private memory: projected, in sequence."""
+    """A tiling of the kernels whose recurrent weights stay in private memory: projected, in sequence."""
 
     @staticmethod
     def tilings(target: Target) -> Iterator[Tiling]:
-        """Tilings that have arrays enough and for which compilers need not take long."""
+        """Yield the tilings whose weights fit into the private arrays and that do not take long to compile."""
         if SEQUENCE not in schedules_of(target) or target.profile.rates.resident is None:
             return
         for rows, units_at_once in _tiles_of(target):
@@ -122,7 +122,7 @@ class ResidentTiling(LanesTiling):
 
     def part_seconds(self, rates: Rates) -> float:
         loop, resident, phases = self.loop, _resident(rates), self.problem.loop.phases
-        loads = phases * loop.hidden.columns / (4 * loop.lanes)  # of h
+        loads = phases * loop.hidden.columns / (4 * loop.lanes)  # loads of h
         beside = resident.load_shared if loop.shared_state else resident.load_buffer
         of_row = loads * beside * rates.load + loop.products * resident.product
         of_row += loop.units_at_once * (rates.gate_math + rates.load)
@@ -130,7 +130,7 @@ class ResidentTiling(LanesTiling):
         return loop.rows * of_row + phases * resident.barrier + (0 if is_cached else loop.products * resident.fetch)
 
     def start_seconds(self, target: Target) -> float:
-        """The loads of the weights that stay."""
+        """Estimate the seconds of loading the resident weights."""
         rates = target.profile.rates
         of_subgroup = self.loop.products * (rates.load / 4 + _resident(rates).store)
         return spread(self.loop, self.loop.workgroups, of_subgroup, target)
@@ -140,11 +140,11 @@ class ResidentTiling(LanesTiling):
         return super().compile_seconds(target) + (shares.resident_loop + self.loop.products * shares.resident_product)
 
     def loops_once(self) -> int:
-        """Each load goes to one of the arrays."""
+        """Bound the loop that loads the resident weights into the private arrays."""
         return loops(self.loop.hidden.loads, loops(1) + (self.loop.arrays - 1) * loops(0))
 
     def phase_loops(self, gates: int) -> int:
-        """Products are unrolled."""
+        """Bound a phase, whose products are unrolled."""
         return loops(self.loop.rows, loops(self.loop.units_at_once))
 
 

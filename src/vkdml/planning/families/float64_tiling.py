@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import islice, product
 from math import gcd
 from typing import ClassVar
 
-from ...operators.whole_numbers import ceil_div, round_up
+from ...operators.checks import ceil_div, round_up
 from ..tiling import KernelTiling, Packing, ProjectionTiling, Target, Tiling, gates_of_phases, loops, masked
 from .parts import PartsLoop, PartsTiling, parts_of, schedules_of
 
-# Invocations of a workgroup: at least, and a multiple of it; and in the projection, which has workgroups enough
+# Invocations of a workgroup: in the time loop a multiple of the first number, in the projection at most the second one
 _LEAST_WORKGROUP, _PROJECTION_WORKGROUP = 32, 64
 
 
 @dataclass(frozen=True)
 class Float64Tiling(PartsTiling):
-    """Fused or projected, in sequence or stepped."""
+    """A tiling of the float64 kernels: fused or projected, in sequence or stepped."""
 
     product_cost: ClassVar[int] = 20
 
@@ -33,16 +33,16 @@ class Float64Tiling(PartsTiling):
             if parts:
                 found = (_tiling(target, schedule, is_projected, parts, workgroup) for workgroup in _workgroups(target, parts))
                 most = target.profile.most_iterations
-                yield from filter(None, [next((tiling for tiling in found if tiling.has_iterations(most)), None)])
+                yield from islice((tiling for tiling in found if tiling.has_iterations(most)), 1)
 
     def phase_loops(self, gates: int) -> int:
-        """The activations are one piece of code, of which each has an exponential, a logarithm and up to four divisions."""
+        """Bound a phase. Each activation has an exponential, a logarithm and up to four divisions, in code that all share."""
         activation = loops(3) + loops(4) + loops(7) + 4 * loops(2)
         activations = loops(len(self.problem.cell.gates) + 1, activation)
         return self.turn_loops(gates, self.product_loops(self.loop, self.loop.hidden, gates) + activations)
 
     def loops_of_step(self) -> int:
-        """The phases are one piece of code."""
+        """Bound a step. A loop runs the phases, which share their code."""
         gates = gates_of_phases(self.problem)
         return super().loops_of_step() + loops(len(gates)) + masked(self.phase_loops(gates[0]))
 
@@ -52,7 +52,7 @@ class Float64Tiling(PartsTiling):
 
 
 def _workgroups(target: Target, parts: int) -> Iterator[int]:
-    """Invocations of a workgroup that holds a part's units, in as few turns as can be; then with fewer iterations each."""
+    """Yield sizes of workgroups for a part's units: first one that takes the fewest turns, then larger ones that loop less."""
     info, options = target.info, target.options
     units = ceil_div(target.problem.hidden, parts)
     turns = ceil_div(units, min(target.profile.most_workgroup, info.max_workgroup_invocations))

@@ -1,7 +1,7 @@
 """The time loop on a GPU: how its kernels (shaders/gpu/) cut a problem, and which cuts a device can run.
 
-A workgroup computes some units at once, each by `column_groups` invocations. That number depends on H alone, and sums have one
-order in all of these kernels: so for a problem all their tilings give the same bits, and share one packing of the weights.
+In a workgroup, `column_groups` invocations compute each unit. That number depends on H alone, and sums have one order in all of
+these kernels: so for a problem all their tilings give the same bits, and share one packing of the weights.
 """
 
 from __future__ import annotations
@@ -9,37 +9,37 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from ...operators.checks import ceil_div, round_up
 from ...operators.problem import Problem
-from ...operators.whole_numbers import ceil_div, round_up
 from ..device_info import DeviceInfo
 from ..gpus import GpuRates
 from ..options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED
 from ..profiles import MOST_ITERATIONS
 from ..tiling import MEETING, STATE, LoopTiling, Packing, Target, even_rows
 
-TOGETHER = 8         # units that lie together in packed weights, and that a workgroup computes at least
-_PACKED_UNITS = 64   # packed weights have a multiple of these
+TOGETHER = 8         # units that are interleaved in packed weights; a workgroup computes at least as many
+_PACKED_UNITS = 64   # packed weights have a multiple of so many units
 _COLUMNS_FOR_A_GROUP, _MOST_GROUPS = 16, 32
-MEETING_WORDS = 16   # from one counter of arrivals to the next: a line of the cache each
+MEETING_WORDS = 16   # words from one counter of arrivals to the next, so that each has its own cache line
 _WORKGROUPS = (64, 128, 256, 512)
 _ROWS = (1, 2, 4, 8)
-_UNDER_WAY = 8  # loads of streamed weights that are worth waiting for together
+_UNDER_WAY = 8  # how many loads of streamed weights an invocation should wait for at once
 _UNUSED_SHARED_BYTES = 48
-_NARROW = 32  # a size of subgroups that may be faster than a wider one that a compiler takes: an instruction takes half as long
-_REGISTERS_MARGIN = 1.15  # compilers take more where a workgroup has room for them
-_NARROW_MARGIN = 1.25     # and in narrow subgroups
-_MOST_FLOW_BYTES = 64 * 2**20  # of the words of one chunk
+_NARROW = 32  # a subgroup size that may be faster than a compiler's wider one, as an instruction takes half as long
+_REGISTERS_MARGIN = 1.15  # compilers take so many times the registers if a workgroup has room for them
+_NARROW_MARGIN = 1.25     # compilers take so many times the registers in narrow subgroups
+_MOST_FLOW_BYTES = 64 * 2**20  # most bytes of h that a chunk in flow stores
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuLoop(LoopTiling):
-    """One way to run the time loop on a GPU. parts share the units of all rows; each group of workgroups has rows of its own.
+    """One way to run the time loop on a GPU. Parts share the units of all rows; each group of workgroups has its own rows.
 
-    column_groups: invocations that share a unit's columns. register_loads, shared_loads: of the loads of weights of an
-    invocation and gate, those that stay in registers and in shared memory for a whole dispatch. stream_loads: of the others,
-    those that it loads at once. most_groups: groups of rows, at most. in_place: sums take the place of what was multiplied, in
-    shared memory. spins, coherent_flow: of persistent parts, as their profile says. counted_together: whether spins are of all
-    waits of a dispatch, where a driver bounds its loops.
+    column_groups: invocations that share a unit's columns. register_loads, shared_loads: how many of an invocation's loads for
+    a gate stay in registers, and in shared memory, for a whole dispatch. stream_loads: how many of the others it loads at once.
+    most_groups: the most groups of rows. in_place: whether sums overwrite the multiplied tile in shared memory. spins,
+    coherent_flow: of persistent parts, from the profile. counted_together: whether spins bounds all waits of a dispatch
+    together, as for drivers that end long loops.
     """
 
     column_groups: int
@@ -54,13 +54,13 @@ class GpuLoop(LoopTiling):
 
     @property
     def tiles(self) -> int:
-        """Workgroups that share the rows: in sequence, each has one tile."""
+        """How many workgroups share the rows. In sequence, each has one tile."""
         tiles = ceil_div(self.problem.batch, self.rows)
         return tiles if self.schedule == SEQUENCE else ceil_div(tiles, ceil_div(tiles, self.most_groups))
 
     @property
     def tiles_of_group(self) -> int:
-        """Number of tiles that one workgroup processes in turn."""
+        """How many tiles one workgroup processes in turn."""
         return ceil_div(self.problem.batch, self.rows * self.tiles)
 
     @property
@@ -69,7 +69,7 @@ class GpuLoop(LoopTiling):
 
     @property
     def turns(self) -> int:
-        """Number of turns of a phase."""
+        """How many turns a workgroup takes for the units of a phase."""
         return ceil_div(self.problem.hidden, self.turn_units * self.parts)
 
     @property
@@ -78,7 +78,7 @@ class GpuLoop(LoopTiling):
 
     @property
     def group_loads(self) -> int:
-        """Loads of an invocation for a gate."""
+        """How many loads of weights an invocation needs for a gate."""
         return self.hidden.loads // self.column_groups
 
     @property
@@ -87,7 +87,7 @@ class GpuLoop(LoopTiling):
 
     @property
     def weight_registers(self) -> int:
-        """Registers of an invocation for the weights that stay."""
+        """How many registers an invocation has for the weights that stay."""
         return self.register_loads * len(self.problem.cell.gates) * 4
 
     @property
@@ -115,7 +115,7 @@ class GpuLoop(LoopTiling):
 
     @property
     def slots_in_buffer(self) -> int:
-        """Number of vectors of each row."""
+        """How many vectors of the state each row has in the buffer."""
         loop = self.problem.loop
         if self.schedule == SEQUENCE:
             return loop.slots
@@ -129,7 +129,7 @@ class GpuLoop(LoopTiling):
 
     @property
     def buffers(self) -> dict[str, int]:
-        """Parts have one more, with the word that says that they did not meet, and the counters of their arrivals."""
+        """Bytes of the time loop's buffers, by name. Parts that meet also have one that counts their arrivals."""
         if self.schedule == SEQUENCE:
             return {STATE: self.states_bytes}
         return {STATE: self.states_bytes, MEETING: (1 + self.problem.directions * self.tiles) * MEETING_WORDS * 4}
@@ -140,7 +140,7 @@ class GpuLoop(LoopTiling):
             return self.chunks
         if self.schedule == STEPPED:
             return self.problem.steps * self.problem.loop.phases + 2
-        return 2 * self.chunks + 1  # each begins anew
+        return 2 * self.chunks + 1  # each chunk has a gpu/begin
 
     @property
     def meeting_kernel(self) -> str:
@@ -149,7 +149,7 @@ class GpuLoop(LoopTiling):
 
     @property
     def most_flow_steps(self) -> int:
-        """Most steps of a chunk in flow."""
+        """How many steps a chunk in flow has at most."""
         of_step = self.problem.loop.phases * self.problem.directions * self.problem.batch * self.vector_bytes
         return max(1, _MOST_FLOW_BYTES // of_step)
 
@@ -169,7 +169,7 @@ def packed_units(problem: Problem) -> int:
 
 
 def column_groups(problem: Problem, info: DeviceInfo) -> int:
-    """A power of two. Workgroups have room for as many invocations of each unit."""
+    """Choose how many invocations compute a unit: a power of two for which workgroups have room."""
     most = min(_MOST_GROUPS, max(1, info.max_workgroup_invocations // TOGETHER))
     groups = 1
     while 2 * groups <= most and 2 * groups * _COLUMNS_FOR_A_GROUP <= problem.hidden:
@@ -178,10 +178,10 @@ def column_groups(problem: Problem, info: DeviceInfo) -> int:
 
 
 def registers(loop: GpuLoop, rates: GpuRates) -> int:
-    """Registers of an invocation, about. A block of streamed weights that is loaded while another is multiplied has its own.
+    """Estimate an invocation's registers. A block of streamed weights that is loaded while another is multiplied has its own.
 
-    With several rows so have the places of such blocks, half a load of 16-bit weights as float32, and, by some compilers, two
-    loads from shared memory.
+    With several rows, so have the addresses of such blocks, half a load of 16-bit weights as float32 and, with some compilers,
+    two loads from shared memory.
     """
     gates, several = len(loop.problem.cell.gates), loop.rows > 1
     of_load = 4 * gates
@@ -195,12 +195,12 @@ def registers(loop: GpuLoop, rates: GpuRates) -> int:
 
 
 def _held(loop: GpuLoop, rates: GpuRates) -> int:
-    """Invocations that a workgroup's registers are for: whole subgroups."""
+    """Return for how many invocations a workgroup takes registers: whole subgroups."""
     return round_up(loop.workgroup, rates.subgroup_width)
 
 
 def resident_workgroups(loop: GpuLoop, target: Target) -> int:
-    """Number of workgroups that surely run side by side."""
+    """Return how many workgroups surely run at once."""
     if target.info.is_cpu:
         return target.info.cores
     rates = target.gpu
@@ -212,15 +212,15 @@ def resident_workgroups(loop: GpuLoop, target: Target) -> int:
     return rates.units * of_unit
 
 
-# All cuts of a problem that a device's kernels allow
+# All time loops that a device can run
 
 def whole_units(target: Target) -> int:
-    """Invocations that a workgroup has a multiple of."""
+    """Return a number of which the invocations of a workgroup are a multiple."""
     return TOGETHER * column_groups(target.problem, target.info)
 
 
 def loops_of(target: Target, schedule: str) -> Iterator[GpuLoop]:
-    """All loops of a schedule that the device can run: one for each way to meet, and size of subgroups."""
+    """Yield all time loops of a schedule that the device can run: one for each way to meet, and size of subgroups."""
     info, options = target.info, target.options
     meetings = [None] if schedule != PERSISTENT else [options.meeting] if options.meeting else [BARRIER, FLOW]
     for rows in [options.rows] if options.rows else even_rows(target.problem.batch, _ROWS):
@@ -236,12 +236,12 @@ def loops_of(target: Target, schedule: str) -> Iterator[GpuLoop]:
 
 
 def _shared_room(target: Target) -> int:
-    """Shared memory of a workgroup; drivers may not see that arrays of one vec4 are never used."""
+    """Return the bytes of shared memory for a workgroup, without unused arrays of one vec4, which drivers may count."""
     return target.info.max_shared_memory - _UNUSED_SHARED_BYTES
 
 
 def _workgroups(target: Target, schedule: str) -> list[int]:
-    """Invocations of a workgroup: whole TOGETHER units each, and no more than a part needs."""
+    """List sizes of workgroups, which compute multiples of TOGETHER units, and no more than a part needs."""
     options, hidden, of_units = target.options, target.problem.hidden, whole_units(target)
     most = target.info.max_workgroup_invocations
     if options.workgroup:
@@ -253,12 +253,12 @@ def _workgroups(target: Target, schedule: str) -> list[int]:
     sizes = {min(size, whole) for size in (*_WORKGROUPS, of_units)}
     if schedule == SEQUENCE:  # all units at once, so that weights can stay
         sizes.add(whole)
-    most = min(most, max(target.profile.most_workgroup, of_units))  # compilers spill in larger ones
+    most = min(most, max(target.profile.most_workgroup, of_units))  # compilers spill in larger workgroups
     return sorted(size for size in sizes if size <= most and size % of_units == 0)
 
 
 def _may_be(target: Target, schedule: str, parts: int) -> bool:
-    """Whether there is something to share. Where plans are not timed, persistent parts have to be asked for."""
+    """Whether this many parts may be tried: there are units to share, and persistent parts are timed or forced."""
     if target.options.parts not in (None, parts):
         return False
     is_choice = schedule == STEPPED or target.profile.tuned
@@ -284,27 +284,27 @@ def _loop(target: Target, schedule: str, rows: int, workgroup: int, parts: int, 
 
 
 def _on_device(target: Target, bare: GpuLoop) -> GpuLoop | None:
-    """The loop with the weights that stay, and with as many groups of rows as run side by side.
+    """Add the weights that stay to a loop, and as many groups of rows as run at once.
 
-    Persistent parts of a group have to, all of them, unless that schedule is forced.
+    Returns None if shared memory is too small, or if not even one group of persistent parts runs at once and is not forced.
     """
     of_group = bare.parts * target.problem.directions
     is_persistent = bare.schedule == PERSISTENT
     kept = _with_weights(target, bare, ceil_div(of_group, target.gpu.units) if is_persistent else 1)
     groups = resident_workgroups(kept, target) // of_group
     has_room = groups > 0 or not is_persistent or target.options.schedule == PERSISTENT
-    if kept.shared_bytes > _shared_room(target) or not has_room:  # the first with forced loads
+    if kept.shared_bytes > _shared_room(target) or not has_room:  # forced loads may need too much memory
         return None
     return replace(kept, most_groups=max(1, groups))
 
 
 def _with_weights(target: Target, bare: GpuLoop, of_unit: int) -> GpuLoop:
-    """The loop with the most weights that stay where so many workgroups are on a unit."""
+    """Let as many weights stay as possible with this many workgroups on a unit."""
     rates, forced = target.gpu, target.options.register_loads
     most = min(rates.invocation_registers, rates.registers // (of_unit * _held(bare, rates)))
     is_bound = of_unit == 1 or most == rates.invocation_registers  # the compiler cannot take more
     margin = 1 if is_bound else _REGISTERS_MARGIN
-    most_loads = bare.group_loads if bare.turns == 1 else 0  # other units' weights have no room beside these
+    most_loads = bare.group_loads if bare.turns == 1 else 0  # with several turns, the weights of all units have no room
     room = min(_shared_room(target), rates.unit_shared_bytes // of_unit) - bare.shared_bytes
     for register_loads in range(most_loads, -1, -1) if forced is None else [min(forced, most_loads)]:
         left = most_loads - register_loads
@@ -318,13 +318,13 @@ def _with_weights(target: Target, bare: GpuLoop, of_unit: int) -> GpuLoop:
 
 
 def _stream_counts(problem: Problem) -> list[int]:
-    """Loads of a gate that are streamed at once, the preferred first."""
+    """List how many loads of a gate may be streamed at once, the preferred number first."""
     enough = ceil_div(_UNDER_WAY, len(problem.cell.gates))
     return [*range(enough, 2 * enough + 1), *range(enough - 1, 0, -1)]
 
 
 def _shared_loads(target: Target, bare: GpuLoop, left: int, room: int) -> int:
-    """Loads of a gate that stay in shared memory, of those that are left. room: bytes of it beside what a unit has to have."""
+    """Choose how many of the loads left for a gate stay in shared memory. room: the bytes of it that a unit has free."""
     forced, of_load = target.options.shared_loads, 16 * len(target.problem.cell.gates) * bare.workgroup
     if forced is not None:
         return min(left, forced, (_shared_room(target) - bare.shared_bytes) // of_load)

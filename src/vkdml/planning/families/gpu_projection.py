@@ -1,4 +1,4 @@
-"""The projection on GPUs: the tiles of its matrix product, what they take, and what its kernel is told of them.
+"""The projection on GPUs: the tiles of its matrix product, their cost, and the constants of its kernel.
 
 docs/bench/gpu-check.md has the arithmetic.
 """
@@ -7,26 +7,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...operators.checks import ceil_div, power_of_two
 from ...operators.problem import Problem
-from ...operators.whole_numbers import ceil_div, power_of_two
 from ..gpus import GpuRates
 from ..tiling import Packing, ProjectionTiling, Target
 from .gpu_loop import TOGETHER, packed_units
 
-_LEAST_BLOCK_VECS = 4  # that small tiles multiply at once
-_PITCH_VECS, _SAMPLE_BYTES = 2, 8  # of shared memory: that pad a vec of all samples, and what is kept of a sample
-_VEC_CYCLES = 60  # a lone workgroup waits for shared memory, for each vec
-_BLOCK_INSTRUCTIONS = 60  # of an invocation, for a block, beside its multiply-adds and its loads from shared memory
+_LEAST_BLOCK_VECS = 4  # fewest vec4s of columns that small tiles multiply at once
+_PITCH_VECS, _SAMPLE_BYTES = 2, 8  # shared memory: vec4s that pad each vec4 of all samples, and bytes of facts about a sample
+_VEC_CYCLES = 60  # cycles that a lone workgroup waits for shared memory, for each vec4
+_BLOCK_INSTRUCTIONS = 60  # an invocation's instructions for a block, besides multiply-adds and loads from shared memory
 _SHARED_VEC_BYTES = 16
 
 
 @dataclass(frozen=True)
 class _Tile:
-    """Samples and units of a workgroup, for cells of several gates.
+    """The samples and units of a workgroup, for cells of several gates.
 
-    unit_lanes: invocations side by side in the units. block_vecs: vec4s of columns that are in shared memory at once: more
-    where an invocation has few sums, so that as much is on its way from memory. registers: that compilers take for an
-    invocation, on the GPUs that have least of them.
+    unit_lanes: how many invocations share the units. block_vecs: vec4s of columns that are in shared memory at once: more if an
+    invocation has few sums, so that as many loads are under way. registers: of an invocation, on the GPUs that have fewest.
     """
 
     samples: int
@@ -37,7 +36,7 @@ class _Tile:
     registers: int
 
 
-# The larger, the less is loaded for a product; the smaller, the more workgroups there are
+# Larger tiles load less for each product; smaller tiles make more workgroups
 _TILES = (
     _Tile(128, 32, 16, 256, 2, 160),
     _Tile(64, 32, 32, 256, 4, 96),
@@ -49,7 +48,7 @@ _TILES = (
 
 @dataclass(frozen=True, kw_only=True)
 class GpuProjection(ProjectionTiling):
-    """A tile of the product, and what it takes."""
+    """The projection with one of the tiles, and its cost."""
 
     @property
     def constants(self) -> dict[str, int]:
@@ -57,7 +56,7 @@ class GpuProjection(ProjectionTiling):
 
     @property
     def blocks(self) -> int:
-        """Number of blocks of columns, which a workgroup multiplies one after the other."""
+        """How many blocks of columns a workgroup multiplies, one after the other."""
         return ceil_div(self.input.loads, self.block_loads)
 
     @property
@@ -70,30 +69,29 @@ class GpuProjection(ProjectionTiling):
 
     @property
     def samples_at_once(self) -> int:
-        """Number of samples of an invocation."""
+        """How many samples an invocation computes."""
         return self.rows * self.unit_lanes // self.workgroup
 
     @property
     def weight_rows(self) -> int:
-        """Rows of the weights' matrix in a tile: all gates of its units."""
+        """How many rows of the weight matrix a tile has: all gates of its units."""
         return self.group_units * len(self.problem.cell.gates)
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of a workgroup's shared memory. surplus: vec4s that are nobody's, as loads are no whole rounds."""
+        """Bytes of a workgroup's shared memory. surplus: unused vec4s, as the last round of loads may not be full."""
         of_vec = self.rows + _PITCH_VECS + self.weight_rows
         surplus = -self.rows * self.block_vecs % self.workgroup + -self.weight_rows * self.block_loads % self.workgroup
         return self.rows * _SAMPLE_BYTES + _SHARED_VEC_BYTES * (self.block_vecs * of_vec + surplus + 1)
 
     def seconds(self, steps: int, rates: GpuRates) -> float:
-        """Seconds of so many time steps: the longest of what may bound them.
+        """Estimate the seconds of this many time steps: the longest of several bounds, and then the stores of the result.
 
-        These are its instructions and the bytes from shared memory, on the unit with most workgroups; the blocks of a lone
-        workgroup, which wait for their loads, one after the other; and the bytes from the second-level cache. Then the result
-        is stored.
+        The bounds are the instructions and the bytes from shared memory, on the unit with most workgroups; the blocks of a lone
+        workgroup, each of which waits for its loads; and the bytes from the second-level cache.
         """
         workgroups = self.tiles(steps) * self.groups_of_units * self.problem.directions
-        of_unit = ceil_div(workgroups, rates.units)  # workgroups of the unit with most
+        of_unit = ceil_div(workgroups, rates.units)  # workgroups on the busiest unit
         vecs, rows = self.blocks * self.block_vecs, self.rows + self.weight_rows
         products = 4 * vecs * self.rows * self.weight_rows
         loaded = vecs * self.workgroup * (self.samples_at_once + self.units_at_once * len(self.problem.cell.gates))
@@ -107,7 +105,7 @@ class GpuProjection(ProjectionTiling):
 
 
 def projections(target: Target) -> list[GpuProjection]:
-    """All that a device can run; they differ in time, not in results."""
+    """List the projections that a device can run. They differ in time, not in results."""
     info, rates = target.info, target.profile.gpu
     found = [_projection(target.problem, tile) for tile in _TILES
              if rates is None or tile.registers <= rates.invocation_registers]
@@ -116,8 +114,8 @@ def projections(target: Target) -> list[GpuProjection]:
 
 
 def _projection(problem: Problem, tile: _Tile) -> GpuProjection:
-    widen = 2 if len(problem.cell.gates) == 1 else 1  # sums enough for one gate
-    packed = Packing(problem.element, ceil_div(problem.input_size, problem.element.columns_per_load), TOGETHER)  # for all tiles
+    widen = 2 if len(problem.cell.gates) == 1 else 1  # so that cells of one gate have enough sums
+    packed = Packing(problem.element, ceil_div(problem.input_size, problem.element.columns_per_load), TOGETHER)
     vecs = min(tile.block_vecs, max(_LEAST_BLOCK_VECS, power_of_two(ceil_div(problem.input_size, 4))))
     return GpuProjection(
         problem=problem, kernel="gpu/projection", rows=tile.samples, units_at_once=widen * tile.units // tile.unit_lanes,

@@ -1,6 +1,6 @@
-"""The family of kernels for GPUs, shaders/gpu/: tilings, what they take, and their dispatches. The input is always projected.
+"""The family of kernels for GPUs, shaders/gpu/: its tilings, their costs and dispatches. The input is always projected.
 
-What a time step takes is a model of multiply-adds, bytes, waiting and dispatches. It ranks tilings; a GPU's tuner measures.
+A model of multiply-adds, bytes, waiting and dispatches estimates a time step. It ranks tilings; the tuner measures the best.
 """
 
 from __future__ import annotations
@@ -8,32 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from ...operators.whole_numbers import ceil_div
+from ...operators.checks import ceil_div
 from ..dispatches import WORKGROUPS_EVERYWHERE, Dispatch, given
 from ..gpus import GpuRates
-from ..loop_dispatches import chunks, in_order, loop_constants, projected, push_constants
+from ..loop_dispatches import chunks, in_order, loop_constants, place, projected, push_constants
 from ..options import FLOW, PERSISTENT, SCHEDULES, SEQUENCE, STEPPED, Options
-from ..tiling import (
-    GATES,
-    MEETING,
-    MOST_COUNTED_ROWS,
-    PACKED_HIDDEN,
-    STATE,
-    Target,
-    Tiling,
-    TimedDispatches,
-    loops,
-    loops_of_phases,
-)
+from ..tiling import GATES, MEETING, PACKED_HIDDEN, STATE, Target, Tiling, TimedDispatches, loops, loops_of_phases
 from .gpu_loop import GpuLoop, loops_of, resident_workgroups, whole_units
 from .gpu_projection import GpuProjection, projections
 
-_TILE_INSTRUCTIONS, _ROW_INSTRUCTIONS = 230, 20  # of an invocation, beside its multiply-adds, as compilers make it
-_TILE_CYCLES, _ROW_CYCLES, _CYCLES_OF_MULTIPLY_ADD = 600, 130, 2.5  # of a subgroup by itself, likewise
-_SYNCHRONIZATION_CYCLES = 150  # of a phase: two barriers of the workgroup, with the latency of shared memory
-_NOT_SIDE_BY_SIDE = 1.0  # seconds: parts that may wait for ones that have not begun
-_WORKGROUP = 64  # of what comes before and after the loop
-_MOST_SLOT_GROUPS = 64  # workgroups that share the slots of flow
+_TILE_INSTRUCTIONS, _ROW_INSTRUCTIONS = 230, 20  # an invocation's, besides multiply-adds, in compiled code
+_TILE_CYCLES, _ROW_CYCLES, _CYCLES_OF_MULTIPLY_ADD = 600, 130, 2.5  # a lone subgroup's, in compiled code
+_SYNCHRONIZATION_CYCLES = 150  # cycles of a phase's two workgroup barriers, with the latency of shared memory
+_NOT_SIDE_BY_SIDE = 1.0  # seconds that are charged if parts may wait for ones that have not begun
+_WORKGROUP = 64  # invocations of a workgroup before and after the time loop
+_MOST_SLOT_GROUPS = 64  # most workgroups that share the slots of flow
 _BEGIN_BLOCKS = ("HiddenInit", "State", "CellMemInit", "Meeting")
 _STEP_BLOCKS = ("Gates", "HiddenWeights", "SequenceLengths", "OutputSequence", "State")
 _END_BLOCKS = ("SequenceLengths", "OutputSingle", "State", "OutputCellSingle", "Meeting")
@@ -41,7 +30,7 @@ _END_BLOCKS = ("SequenceLengths", "OutputSingle", "State", "OutputCellSingle", "
 
 @dataclass(frozen=True)
 class GpuTiling(Tiling):
-    """A time loop by any schedule, and the fastest projection."""
+    """A tiling of the kernels for GPUs: a time loop by any schedule, and the fastest projection."""
 
     loop: GpuLoop
     projection: GpuProjection
@@ -69,9 +58,9 @@ class GpuTiling(Tiling):
         return self.loop.workgroups <= resident_workgroups(self.loop, target)
 
     def step_estimate(self, target: Target) -> float:
-        """The longest of what may bound a tile, and what parts wait for each other."""
+        """Estimate a step: the longest of the bounds on a tile, and the time that parts wait for each other."""
         loop, rates, phases = self.loop, target.gpu, self.problem.loop.phases
-        # A subgroup by itself waits for each result that it needs. A narrower one issues faster
+        # A lone subgroup waits for each result that it needs. A narrower one issues instructions faster
         narrower = loop.subgroup_size / target.info.subgroup_size if loop.subgroup_size else 1
         products = _CYCLES_OF_MULTIPLY_ADD * narrower * _multiply_adds(loop)
         alone = (_TILE_CYCLES + loop.rows * _ROW_CYCLES + products) / rates.clock + phases * _exposed(loop, rates)
@@ -84,7 +73,7 @@ class GpuTiling(Tiling):
         return step + phases * (rates.seen if loop.meeting == FLOW else rates.meeting)
 
     def start_seconds(self, target: Target) -> float:
-        """Weights are loaded. Workgroups that do not fit would deadlock with those that wait for them."""
+        """Estimate loading the weights that stay, and charge for workgroups that do not run at once: others wait for them."""
         excess = ceil_div(self.loop.workgroups, max(1, resident_workgroups(self.loop, target))) - 1
         waiting = excess * _NOT_SIDE_BY_SIDE if self.loop.schedule == PERSISTENT else 0
         return _kept(self.loop, target.gpu) + waiting
@@ -97,84 +86,82 @@ class GpuTiling(Tiling):
         return min(most, self.loop.most_flow_steps) if self.loop.meeting == FLOW else most
 
     def loops_once(self) -> int:
-        """What is kept, the rows of a group, and waiting, which is bounded in all of a dispatch."""
+        """Bound the loops over kept weights, over the rows of a group, and of waiting in a whole dispatch."""
         loop = self.loop
         group_rows = loop.tiles_of_group * loop.rows
         of_rows = loops(group_rows) + loops(ceil_div(group_rows, loop.column_groups), loops(0))
         return loops(loop.shared_loads) + of_rows + loop.spins
 
     def loops_of_step(self) -> int:
-        """A tile's rows are unrolled. Where parts exchange h and lengths end early, an iteration clears a step's outputs."""
+        """Bound a step, in which a tile's rows are unrolled. If parts exchange h, it also clears outputs past rows' lengths."""
         loop, phases = self.loop, self.problem.loop.phases
-        streamed = 0  # the blocks of weights, but for the last
+        streamed = 0  # iterations over the blocks of streamed weights, except the last
         if loop.streamed_loads:
             streamed = loops(max(0, loop.streamed_loads // loop.stream_loads - 1))
         if loop.schedule == SEQUENCE:
             return loops_of_phases(loop, [loops(loop.turns, streamed)] * phases)
-        fetch = 1 if loop.meeting == FLOW else 0  # it checks after its body; waiting has a bound of its own
+        fetch = 1 if loop.meeting == FLOW else 0  # the fetching loop checks after its body; waiting is bounded separately
         tiles = loops(loop.tiles_of_group, fetch + streamed)
         step = 1 + (1 if loop.schedule == STEPPED else phases) * (tiles + loops(0)) + loops(0)
         clear = ceil_div(loop.tiles_of_group * loop.rows, loop.column_groups)
         return step + clear if self.problem.has("SequenceLengthsTensor") else step
 
     def loops_of_projection(self) -> int:
-        """An invocation looks for one sample: of any batch, as tilings are chosen for many."""
-        find = loops(MOST_COUNTED_ROWS) if self.projection.skips_padding else 0
+        """Bound a projection's tile: an invocation searches for one sample, in any batch, and multiplies blocks."""
+        find = loops(self.projection.counted_rows) if self.projection.skips_padding else 0
         return find + loops(self.projection.blocks)
 
     def dispatches(self, target: Target) -> TimedDispatches:
         return in_order(target, self) if self.loop.schedule == SEQUENCE else _exchanging(target, self)
 
 
-# The model of costs: of one turn of a tile, in all workgroups
+# The model of costs, for one turn of a tile in all workgroups
 
 def _instructions(loop: GpuLoop, rates: GpuRates) -> float:
-    """Seconds that a unit, which has several workgroups, issues instructions."""
+    """Estimate the seconds in which a unit issues the instructions of all its workgroups."""
     products = loop.workgroup * _multiply_adds(loop)
     others = loop.workgroup * (_TILE_INSTRUCTIONS + loop.rows * _ROW_INSTRUCTIONS)
-    return _of_unit(loop, rates) * (products + others) / (rates.lanes * rates.clock)
+    return ceil_div(loop.workgroups, rates.units) * (products + others) / (rates.lanes * rates.clock)
 
 
 def _shared(loop: GpuLoop, rates: GpuRates) -> float:
-    """Seconds for the bytes from shared memory."""
+    """Estimate the seconds for the bytes from shared memory."""
     vectors = loop.group_loads * loop.problem.element.vecs_per_load * loop.rows
     size = loop.workgroup * 16 * (vectors + loop.shared_loads * len(loop.problem.cell.gates))
-    return _of_unit(loop, rates) * size / (rates.shared_rate * rates.clock)
+    return ceil_div(loop.workgroups, rates.units) * size / (rates.shared_rate * rates.clock)
 
 
 def _cache(loop: GpuLoop, rates: GpuRates) -> float:
-    """Seconds for the bytes from the second-level cache: streamed weights, h and the input's part."""
+    """Estimate the seconds for the bytes from the second-level cache: streamed weights, h and the input's part."""
     streamed = loop.workgroup * loop.streamed_loads * len(loop.problem.cell.gates) * 16
     h = 0 if loop.schedule == SEQUENCE else loop.rows * loop.vector_bytes
     return loop.workgroups * (streamed + h + loop.rows * loop.turn_units * 16) / rates.cache_rate
 
 
 def _exposed(loop: GpuLoop, rates: GpuRates) -> float:
-    """Seconds of waiting that nothing hides, in a phase: for h or the first streamed weights, and for its barriers."""
+    """Estimate the waiting that nothing hides, in a phase: for h or the first streamed weights, and for its barriers."""
     waits = loop.schedule != SEQUENCE or loop.streamed_loads > 0
     return waits * rates.latency + _SYNCHRONIZATION_CYCLES / rates.clock
 
 
 def _kept(loop: GpuLoop, rates: GpuRates) -> float:
-    """Seconds of loading the weights that stay, in all workgroups."""
+    """Estimate the seconds of loading the weights that stay, in all workgroups."""
     loads = (loop.register_loads + loop.shared_loads) * len(loop.problem.cell.gates)
     return rates.latency + loop.workgroups * loop.workgroup * loads * 16 / rates.cache_rate
 
 
-def _of_unit(loop: GpuLoop, rates: GpuRates) -> int:
-    return ceil_div(loop.workgroups, rates.units)
-
 
 def _multiply_adds(loop: GpuLoop) -> int:
-    """Multiply-adds of an invocation."""
+    """Count the multiply-adds of an invocation for a turn."""
     return loop.group_loads * loop.problem.element.columns_per_load * loop.sum_registers
 
 
 # Dispatches
 
 def _exchanging(target: Target, tiling: GpuTiling) -> TimedDispatches:
-    """All dispatches of an execution whose parts exchange h: steps, or chunks of steps, between the beginning of the state and
-    its end. In flow, a chunk's beginning finds the h of the chunk before in its last slot.
+    """Make the dispatches of an execution whose parts exchange h: gpu/begin, then steps or chunks of steps, then gpu/end.
+
+    In flow, the gpu/begin of a chunk finds the h of the chunk before in its last slot.
     """
     loop, problem, steps, most = tiling.loop, tiling.problem, tiling.problem.steps, tiling.projection.chunk_steps
     is_persistent, phases, directions = loop.schedule == PERSISTENT, problem.loop.phases, problem.directions
@@ -182,14 +169,14 @@ def _exchanging(target: Target, tiling: GpuTiling) -> TimedDispatches:
     project = projected(tiling, push)
     kernel = loop.meeting_kernel if is_persistent else f"{loop.kernel}_stepped"
     blocks, written = (*_STEP_BLOCKS, *["Meeting"] * is_persistent), (STATE, *[MEETING] * is_persistent)
-    in_dispatch = 1 if is_persistent else phases  # phases that have dispatches of their own
+    in_dispatch = 1 if is_persistent else phases  # how many phases have a dispatch of their own
     of_dispatch, last_slot = tiling.step_seconds(target) / in_dispatch, 0
 
     def begin(first: int, last: int, last_slot: int, gates_step: int) -> Dispatch:
         vecs = max(directions * problem.batch * loop.vector_bytes // 16, directions * loop.tiles)
         slots = phases * (last - first if loop.meeting == FLOW else 1)
         return run("gpu/begin", _BEGIN_BLOCKS, (STATE, MEETING), (_groups(vecs), min(slots, _MOST_SLOT_GROUPS), 1),
-                   push | _place(first, last, 0, gates_step, last_slot))
+                   push | place(first, last, 0, gates_step, last_slot))
 
     yield begin(0, min(loop.chunk_steps, most, steps), 0, 0), None
     for start, end in chunks(0, steps, most):
@@ -199,26 +186,23 @@ def _exchanging(target: Target, tiling: GpuTiling) -> TimedDispatches:
                 yield begin(first, last, last_slot, start), 0.0
             for phase in range(in_dispatch):
                 yield run(kernel, blocks, (*written, "OutputSequenceTensor"), (loop.tiles, directions, loop.parts),
-                          push | _place(first, last, phase, start, 0)), (last - first) * of_dispatch
+                          push | place(first, last, phase, start)), (last - first) * of_dispatch
             last_slot = last - first
     units = directions * problem.batch * problem.hidden
     finish = run("gpu/end", _END_BLOCKS, ("OutputSingleTensor", "OutputCellSingleTensor"), (_groups(units), 1, 1),
-                 push | _place(first, last, 0, 0, 0))
+                 push | place(first, last, 0, 0))
     if finish.writes:
         yield finish, None
 
 
-def _place(first: int, last: int, phase: int, gates_step: int, last_slot: int) -> dict[str, int]:
-    """Push constants. gates_step: the step that the projection starts with."""
-    return {"first_step": first, "last_step": last, "phase": phase, "gates_step": gates_step, "last_slot": last_slot}
-
 
 def _runner(tiling: GpuTiling) -> Callable[..., Dispatch]:
-    """A function that makes a dispatch of a kernel, its GLSL blocks, what it writes, workgroups and push constants. It leaves
-    out tensors that the problem does not have.
+    """Return a function that makes a dispatch of a kernel, its GLSL blocks, written buffers, workgroups and push constants.
+
+    It leaves out tensors that the problem does not have.
     """
     problem, constants = tiling.problem, loop_constants(tiling)
-    # What comes before and after the loop is the same for all of its tiles, and compiled once
+    # The kernels before and after the time loop have the same constants for all of its tilings, so they are compiled once
     beside = constants | {"WORKGROUP": _WORKGROUP, "ROWS": 1, "PART_UNITS": 1}
     buffers = {"State": STATE, "Meeting": MEETING, "Gates": GATES, "HiddenWeights": PACKED_HIDDEN,
                **given(problem, *problem.outputs, "SequenceLengthsTensor", "HiddenInitTensor", "CellMemInitTensor")}

@@ -1,6 +1,6 @@
 """The code that the families for CPU drivers and for float64 share.
 
-A workgroup runs the steps of its rows by itself (sequence), or parts share the units of each step (stepped). A subgroup's
+A workgroup runs the steps of its rows alone (sequence), or parts share the units of each step (stepped). A subgroup's
 time is that of its loads, its products and its gate math, at the rates of the device's profile; workgroups are spread over its
 workers.
 """
@@ -11,53 +11,40 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...operators.whole_numbers import ceil_div, power_of_two
+from ...operators.checks import ceil_div, power_of_two
 from ..dispatches import WORKGROUPS_EVERYWHERE
 from ..loop_dispatches import in_order
 from ..options import SEQUENCE, STEPPED
 from ..profiles import Rates
-from ..tiling import (
-    MOST_COUNTED_ROWS,
-    KernelTiling,
-    LoopTiling,
-    Packing,
-    Target,
-    Tiling,
-    TimedDispatches,
-    gates_of_phases,
-    loops,
-    loops_of_phases,
-)
+from ..tiling import KernelTiling, LoopTiling, Packing, Target, Tiling, TimedDispatches, gates_of_phases, loops, loops_of_phases
 
-LEAST_PART_UNITS = 32  # where the profile bounds the parts of a tile
-
-
-ARRAY_COLUMNS = 32  # of a private array
-_SHARED_SLOTS = 2  # beside resident weights: the third is better used for more rows
+LEAST_PART_UNITS = 32  # fewest units of a part if the profile bounds the parts of a tile
+ARRAY_COLUMNS = 32  # columns of weights in a private array
+_SHARED_SLOTS = 2  # slots in shared memory beside resident weights: the memory of a third is better used for more rows
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartsLoop(LoopTiling):
-    """One way to run the time loop. All slots of a tile's state lie together.
+    """One way to run the time loop on CPU drivers or in float64. All slots of a tile's state are contiguous.
 
-    resident: a workgroup holds all units, and their recurrent weights stay in private memory.
+    resident: whether a workgroup holds all units, and their recurrent weights stay in private memory.
     """
 
     resident: bool = False
 
     @property
     def products(self) -> int:
-        """Number of products of an invocation for a row of h."""
+        """How many products an invocation computes for a row of h."""
         return self.hidden.columns * self.units_at_once * len(self.problem.cell.gates)
 
     @property
     def arrays(self) -> int:
-        """Number of private arrays that hold a unit's weights."""
+        """How many private arrays hold a unit's weights."""
         return self.hidden.columns // ARRAY_COLUMNS
 
     @property
     def turn_units(self) -> int:
-        """Units that a workgroup computes at once."""
+        """How many units a workgroup computes at once."""
         return self.workgroup * self.units_at_once
 
     @property
@@ -66,12 +53,12 @@ class PartsLoop(LoopTiling):
 
     @property
     def dispatches(self) -> int:
-        """Stepped, one more makes the state."""
+        """How many dispatches run all steps. Stepped, one more writes the first state."""
         return 1 + self.problem.steps * self.problem.loop.phases if self.schedule == STEPPED else self.chunks
 
     @property
     def shared_slots(self) -> int:
-        """Vectors of the state that may be in shared memory."""
+        """How many vectors of the state may be in shared memory."""
         return min(self.problem.loop.slots, _SHARED_SLOTS) if self.resident else self.problem.loop.slots
 
     @property
@@ -92,36 +79,36 @@ class PartsLoop(LoopTiling):
         return self.rows * self.hidden.loads * element.vecs_per_load * element.real4_bytes
 
     def may_share_state(self, target: Target) -> bool:
-        """Whether the state may and can be in shared memory."""
+        """Whether the options allow the state in shared memory, and it fits."""
         fits = self.schedule == SEQUENCE and self.shared_bytes <= target.info.max_shared_memory
         return fits and target.options.shared_state is not False
 
 
 @dataclass(frozen=True)
 class PartsTiling(Tiling):
-    """Tilings for such kernels. product_cost: what a product takes, as a multiple of one of floats."""
+    """A tiling with a PartsLoop. product_cost: the time of a product, as a multiple of that of a float32 product."""
 
     loop: PartsLoop
     product_cost: ClassVar[int] = 1
 
-    # What a family defines
+    # Defined by each family
 
     @abstractmethod
     def phase_loops(self, gates: int) -> int:
-        """Iterations of a phase that multiplies so many gates."""
+        """Bound the iterations of a phase that multiplies this many gates."""
 
     @staticmethod
     @abstractmethod
     def product_loops(tiling: KernelTiling, packing: Packing, gates: int) -> int:
-        """Iterations of a tile's products with the weights of the units that an invocation computes together."""
+        """Bound the iterations of a tile's products with the weights of the units that an invocation computes together."""
 
-    # What all have
+    # Common to these families
 
     def step_estimate(self, target: Target) -> float:
         return spread(self.loop, self.loop.workgroups, self.part_seconds(target.profile.rates), target)
 
     def part_seconds(self, rates: Rates) -> float:
-        """Seconds of a part's subgroup in a time step."""
+        """Estimate the seconds of a part's subgroup in a time step."""
         loop = self.loop
         at_once = loop.rows * loop.units_at_once
         input_part = at_once * rates.load if self.projection else self._product_seconds(loop, self.input, rates)
@@ -137,10 +124,10 @@ class PartsTiling(Tiling):
         return spread(projection, workgroups, of_tile + stores * rates.load, target)
 
     def _product_seconds(self, tiling: KernelTiling, packing: Packing, rates: Rates) -> float:
-        """Seconds of a subgroup's products of a tile's rows with all gates' weights of its units."""
+        """Estimate the seconds of a subgroup's products of a tile's rows with all gates' weights of its units."""
         element = tiling.problem.element
         gates = len(tiling.problem.cell.gates) * tiling.units_at_once
-        vectors = tiling.rows * element.vecs_per_load * tiling.problem.loop.phases / tiling.block_loads  # for a load of weights
+        vectors = tiling.rows * element.vecs_per_load * tiling.problem.loop.phases / tiling.block_loads  # per load of weights
         product = rates.product_alone if tiling.rows * tiling.units_at_once == 1 else rates.product
         product *= self.product_cost
         return packing.loads * ((gates + vectors) * rates.load + gates * tiling.rows * element.vecs_per_load * product)
@@ -149,20 +136,20 @@ class PartsTiling(Tiling):
         return loops_of_phases(self.loop, [self.phase_loops(gates) for gates in gates_of_phases(self.problem)])
 
     def turn_loops(self, gates: int, turn: int) -> int:
-        """Iterations of all turns of a part, each with the input's products where they are fused."""
+        """Bound the iterations of all turns of a part, each with the input's products if they are fused."""
         fused = 0 if self.projection else self.product_loops(self.loop, self.input, gates)
         return loops(self.loop.part_units // self.loop.turn_units, fused + turn)
 
     def loops_of_projection(self) -> int:
-        """A tile's samples are found one after the other, the first among those of any batch: tilings are chosen for many."""
+        """Bound a projection's tile: it finds its samples one after the other, in any batch, and multiplies them."""
         projection = self.projection
         assert projection
-        find = loops(MOST_COUNTED_ROWS + projection.rows if projection.skips_padding else projection.rows)
+        find = loops(projection.counted_rows + projection.rows)
         products = self.product_loops(projection, projection.input, len(self.problem.cell.gates))
         return find + products + loops(projection.rows * projection.units_at_once)
 
     def dispatched_tiles(self, steps: int) -> int:
-        """A number that can be spread (`spread` in shaders/cpu/), where lengths may leave the last tiles nothing to do."""
+        """Return how many tiles are dispatched: with lengths a power of two, so that `spread` in shaders/cpu/ can mix them."""
         tiles = super().dispatched_tiles(steps)
         spread = power_of_two(tiles) if self.problem.has("SequenceLengthsTensor") else tiles
         return spread if spread <= WORKGROUPS_EVERYWHERE else tiles
@@ -172,20 +159,20 @@ class PartsTiling(Tiling):
 
 
 def spread(tiling: KernelTiling, workgroups: int, of_subgroup: float, target: Target) -> float:
-    """Seconds of so many workgroups, each of whose subgroups takes `of_subgroup`. A worker runs whole workgroups."""
+    """Estimate the seconds of workgroups spread over workers. of_subgroup: seconds of each subgroup of a workgroup."""
     subgroups = ceil_div(tiling.workgroup, target.info.subgroup_size)
     at_once = min(subgroups, target.profile.core_subgroups)
     return ceil_div(workgroups * at_once, target.workers) * ceil_div(subgroups, at_once) * of_subgroup
 
 
 def schedules_of(target: Target) -> list[str]:
-    """The allowed schedules that these kernels have."""
+    """List the schedules that these kernels have and the options allow."""
     return [schedule for schedule in (SEQUENCE, STEPPED) if target.options.schedule in (None, schedule)]
 
 
 def parts_of(target: Target, schedule: str, rows: int, turn: int) -> int | None:
-    """Workgroups that share a tile's units, None if the units cannot be split for this schedule. turn: units that a workgroup
-    computes at once.
+    """Choose how many workgroups share a tile's units; None if they cannot be split. turn: units that a workgroup computes at
+    once.
     """
     if schedule == SEQUENCE:
         return 1

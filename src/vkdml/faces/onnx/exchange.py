@@ -1,0 +1,53 @@
+"""What sessions and the provider have to hand to each other past onnxruntime, between which it stands.
+
+An exception reaches onnxruntime as a text with a number, by which `original` finds it again.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from itertools import count
+from typing import Any
+
+from ...planning.options import Options
+from ..directml.device import Device
+
+PROVIDER = "VkdmlExecutionProvider"
+_KEPT = 64  # exceptions that nobody has asked for
+
+_errors: dict[int, BaseException] = {}  # by number
+_numbers = count(1)
+under_way: dict[Any, Any] = {}  # what asynchronous runs will call, with what they are fed
+streaming = threading.local()  # .steps: the nodes of this thread's stream, by the node in whose place they run
+
+
+class Creation(threading.local):
+    """The session of ours that this thread makes, if it does.
+
+    settings: its device and options. made: its providers. errors: what went wrong.
+    """
+
+    settings: tuple[Device | int | str | None, Options] = None, Options()
+    made: list[Any] | None = None
+    errors: list[BaseException] | None = None
+
+
+creation = Creation()
+
+
+def message(error: BaseException) -> str:
+    """What onnxruntime is told of an exception."""
+    number = next(_numbers)
+    _errors[number] = error
+    if creation.errors is not None:
+        creation.errors.append(error)
+    for old in list(_errors)[:-_KEPT]:
+        _errors.pop(old, None)
+    return f"{type(error).__name__}: {error} [vkdml error {number}]"
+
+
+def original(raised: object) -> BaseException | None:
+    """The exception of which onnxruntime's exception or text tells; None where it is onnxruntime's own."""
+    found = re.search(r"\[vkdml error (\d+)\]", str(raised))
+    return _errors.pop(int(found[1]), None) if found else None

@@ -1,0 +1,126 @@
+"""The execution provider that onnxruntime asks which nodes it takes, and has them run: Python's part of _provider.cpp.
+
+`register` makes it known to onnxruntime.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import onnxruntime
+
+from ...errors import InvalidArgumentError, MissingPackageError, install_line
+from ..sessions import open_device
+from .assignment import DEVICE, ONNXRUNTIME, AssignedNode
+from .exchange import PROVIDER, creation, message, under_way
+from .nodes import RecurrentNode
+from .programs import DTYPES, NodeGraph, groups
+from .runs import DeviceRun
+
+_SINCE = (1, 25)  # onnxruntime's version that knows registered providers by their names
+_PREFIX = f"ep.{PROVIDER.lower()}."  # of the provider's options among a session's
+
+_extension: Any = importlib.import_module("._provider", __package__)  # which has no types
+_lock = threading.Lock()
+_is_registered = False
+
+
+class Provider:
+    """A session's provider. options: onnxruntime's for the session, by their keys.
+
+    assigned: the nodes that were looked at. users: how many nodes use a value of the model's own graph. runs: its groups.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        own = {key.removeprefix(_PREFIX): value for key, value in options.items() if key.startswith(_PREFIX)}
+        if not own.keys() <= {"device"}:
+            raise InvalidArgumentError("InferenceSession", f"options of {PROVIDER}", own, "device alone")
+        given, self.options = creation.settings
+        self.given_device = own.get("device") if given is None else given
+        self.device = open_device("InferenceSession", self.given_device)
+        self.runs: list[DeviceRun] = []
+        self.users: Counter[str] = Counter()
+        self._on_device: list[AssignedNode] = []
+        self._elsewhere: list[AssignedNode] = []
+        self._bodies: list[AssignedNode] = []
+        self._graph = ""
+        self._error: BaseException | None = None
+        if creation.made is not None:
+            creation.made.append(self)
+
+    @property
+    def assigned(self) -> tuple[AssignedNode, ...]:
+        return *self._on_device, *self._elsewhere
+
+    def claim(self, name: str, describe: Callable[[], tuple[Any, Any]]) -> list[list[int]]:
+        """The groups of nodes of a graph to run on the device, as their places. name: the graph's, "" of the model's own.
+        describe: returns what NodeGraph() takes.
+
+        onnxruntime asks for the bodies in a graph first, and for all again once it has put functions' nodes in their place. It
+        would ignore an exception, and run all on the CPU: one is raised by `compile`, for which a node is claimed.
+        """
+        try:
+            graph, self._graph = NodeGraph(*describe()), name
+            found, reasons = groups(graph, self.device, self.options)
+            claimed = {place for group in found for place in group}
+            left = [AssignedNode(node.name, node.op_type, node.domain, name, ONNXRUNTIME, reasons.get(place, ""))
+                    for place, node in enumerate(graph.nodes) if place not in claimed and not node.op_type.startswith(PROVIDER)]
+            self._bodies += left
+            if not name:
+                self._elsewhere, self._bodies = self._bodies, []
+                self.users = Counter(used for node in graph.nodes for used in (*node.inputs, *node.captured))
+            return found
+        except BaseException as error:
+            self._error = error
+            return [[0]]
+
+    def compile(self, described: tuple[Any, Any], inputs: Sequence[str], outputs: Sequence[str]) -> DeviceRun:
+        """A group, ready to run. described: what NodeGraph() takes. inputs, outputs: the names of its own."""
+        if self._error is not None:
+            raise self._error
+        graph = NodeGraph(*described)
+        run = DeviceRun(graph, inputs, outputs, self.given_device, self.options)
+        self.runs.append(run)
+        self._on_device += [AssignedNode(node.name, node.op_type, node.domain, self._graph, DEVICE) for node in graph.nodes]
+        return run
+
+    def recurrent(self) -> dict[str, tuple[DeviceRun, RecurrentNode]]:
+        """The recurrent nodes on the device, by what errors call them, made unique."""
+        found: dict[str, tuple[DeviceRun, RecurrentNode]] = {}
+        names = Counter[str]()
+        for run in self.runs:
+            for node in run.recurrent:
+                names[node.operator] += 1
+                number = names[node.operator]
+                found[f"{node.operator} ({number})" if number > 1 else node.operator] = run, node
+        return found
+
+
+def register() -> None:
+    """Make the provider known to onnxruntime, once in a process. Raises MissingPackageError for one that is too old."""
+    global _is_registered
+    with _lock:
+        if _is_registered:
+            return
+        if tuple(map(int, re.findall(r"\d+", onnxruntime.__version__)[:2])) < _SINCE:
+            raise MissingPackageError(f"vkdml.onnx needs onnxruntime 1.25 or newer; found {onnxruntime.__version__}: "
+                                      + install_line("onnx"))
+        _extension.set(Provider, message, DTYPES)
+        if PROVIDER not in onnxruntime.get_available_providers():  # it is where this module is imported again
+            onnxruntime.register_execution_provider_library("vkdml", _extension.__file__)
+        atexit.register(_end)
+        _is_registered = True
+
+
+def _end() -> None:
+    """Wait for what calls back, at Python's end; then nothing begins any more in other threads."""
+    while under_way:
+        time.sleep(0.01)
+    _extension.end()

@@ -1,0 +1,496 @@
+"""The execution provider in onnxruntime's own sessions and in ours: what loads and runs, errors, threads, and ends of a process."""
+
+import gc
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper, parser
+
+import vkdml
+from tests.faces.onnx.support import GRU, B, H, I, T, alone, check, groups, model, weights
+from vkdml.faces.onnx import provider, runs
+from vkdml.onnx import InferenceSession
+
+pytestmark = pytest.mark.device
+
+NAME = "VkdmlExecutionProvider"
+BOTH = [NAME, "CPUExecutionProvider"]
+SMALL = "g (float[T,B,3] x) => (float[T,D,B,4] z) { a = Tanh(x) y = GRU <hidden_size=4> (a, W, R, B) z = Neg(y) }"
+LENGTHS = "g (float[T,B,3] x, int32[B] n) => (float[T,D,B,4] z) { a = Tanh(x) y = GRU <hidden_size=4> (a, W, R, B, n) z = Neg(y) }"
+TWO = "g (float[T,B,3] x) => (float[T,D,B,4] z) { a = GRU <hidden_size=4> (x, W, R, B) b = Sin (x) c = GRU <hidden_size=4> (b, W, R, B)" \
+      " d = Cos (a) e = Exp (c) z = Add (d, e) }"
+X = np.random.default_rng(0).standard_normal((T, B, I)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def small():
+    return model(SMALL, weights()).SerializeToString()
+
+
+@pytest.fixture(scope="module")
+def expected(small):
+    return alone(small).run(None, {"x": X})[0]
+
+
+def quiet(**values):
+    options = onnxruntime.SessionOptions()
+    for name, value in ({"log_severity_level": 4} | values).items():
+        setattr(options, name, value)
+    return options
+
+
+def together(threads):
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+# onnxruntime's own sessions
+
+@pytest.mark.parametrize("named", [BOTH, [(NAME, {"device": "0"}), "CPUExecutionProvider"]])
+def test_a_session_of_onnxruntimes(small, expected, named):
+    assert NAME in onnxruntime.get_available_providers()
+    session = onnxruntime.InferenceSession(small, quiet(), named)
+    assert session.get_providers() == BOTH
+    np.testing.assert_allclose(session.run(None, {"x": X})[0], expected, atol=1e-5)
+    session = onnxruntime.InferenceSession(model(LENGTHS, weights()).SerializeToString(), quiet(), named)
+    with pytest.raises(Exception, match=r"InvalidArgumentError: GRU node: sequence length of row 0: found 6"):  # of onnxruntime's classes
+        session.run(None, {"x": X, "n": np.full(B, T + 1, np.int32)})
+
+
+def test_as_onnxruntime_records_it(small):
+    options = quiet()
+    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    session = InferenceSession(model(TWO, weights()).SerializeToString(), options, BOTH)
+    theirs = {(part.ep_name == NAME, node.op_type) for part in session.get_provider_graph_assignment_info() for node in part.get_nodes()}
+    assert theirs == {(node.runs_on == "device", node.op_type) for node in session.assignment().nodes}
+
+
+@pytest.mark.parametrize("make", [onnxruntime.InferenceSession, InferenceSession])
+def test_a_list_without_it(make, small, expected, no_sessions):
+    session = make(small, quiet(), ["CPUExecutionProvider"])
+    assert session.get_providers() == ["CPUExecutionProvider"]
+    np.testing.assert_array_equal(session.run(None, {"x": X})[0], expected)
+    if make is InferenceSession:
+        assert session.assignment().headline == "0 of 0 nodes run on no Vulkan device"
+
+
+def test_devices_in_the_options(small, expected):
+    options = quiet()
+    options.add_provider_for_devices([one for one in onnxruntime.get_ep_devices() if one.ep_name == NAME], {"device": "0"})
+    for make in (onnxruntime.InferenceSession, InferenceSession):
+        session = make(small, options)
+        assert session.get_providers() == BOTH
+        np.testing.assert_allclose(session.run(None, {"x": X})[0], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"providers": [(NAME, {"id": 1})]}, "options of VkdmlExecutionProvider: found .*; expected device alone"),
+    ({"providers": [(NAME, {"device": "no such"})]}, "no such"), ({"device": "no such"}, "no such"),
+    ({"device": 0, "providers": ["CPUExecutionProvider"]}, "providers: found .*; expected VkdmlExecutionProvider among them"),
+    ({"options": 3}, "options: found int; expected vkdml.Options"),
+])
+def test_wrong_arguments(small, arguments, message, capfd):
+    with pytest.raises((vkdml.InvalidArgumentError, vkdml.DriverError), match=message):
+        InferenceSession(small, **arguments)
+
+
+def test_it_is_registered_once():
+    threads = [threading.Thread(target=provider.register) for _ in range(8)]
+    together(threads)
+    assert onnxruntime.get_available_providers().count(NAME) == 1
+
+
+@pytest.mark.parametrize("version", ["1.24.4", "1.9.0"])
+def test_an_onnxruntime_that_is_too_old(monkeypatch, version):
+    monkeypatch.setattr(provider, "_is_registered", False)
+    monkeypatch.setattr(onnxruntime, "__version__", version)
+    with pytest.raises(vkdml.MissingPackageError, match=f"needs onnxruntime 1.25 or newer; found {version}: pip install"):
+        provider.register()
+
+
+# What loads and runs
+
+def test_weights_are_what_onnxruntime_feeds():
+    """Those in the options take the place of the model's, also small parameters, and in bodies."""
+    own = weights() | {"axes": np.array([1])}
+    text = "g (float[T,B,3] x) => (float[A,C,E,4] z) { y = GRU <hidden_size=4> (x, W, R, B) s = Squeeze (y, axes) z = GRU <hidden_size=4> (s, V, R, B) }"
+    others = {"W": own["W"] * 3, "V": own["R"] * 2}
+    options = quiet()
+    for name, array in others.items():
+        options.add_initializer(name, value := onnxruntime.OrtValue.ortvalue_from_numpy(array))
+        others[name] = value, array  # which onnxruntime does not keep
+    expected = alone(model(text, own | {name: array for name, (_, array) in others.items()})).run(None, {"x": X})[0]
+    session = InferenceSession(model(text, own | {"V": own["R"]}).SerializeToString(), options, BOTH)
+    session.warm_up(T, B)
+    for _ in range(2):
+        np.testing.assert_allclose(session.run(None, {"x": X})[0], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("version", [4, 8])
+def test_initializers_that_may_be_fed(version):
+    text = "g (float[T,B,3] x) => (float[T,1,B,4] y) { r = Reshape (R, shape) y = GRU <hidden_size=4> (x, W, r, , , h) }"
+    proto = model(text, weights() | {"shape": np.array([1, 12, 4]), "h": np.zeros((1, B, H), np.float32)})
+    proto.ir_version = version
+    for name, sizes in (("W", [1, 12, 3]), ("h", [1, "B", 4])):
+        proto.graph.input.append(helper.make_tensor_value_info(name, 1, sizes))
+    session, theirs = InferenceSession(proto), alone(proto)
+    assert [arg.name for arg in session.get_overridable_initializers()] == ["W", "h"]
+    for fed in ({}, {"W": weights()["W"] * 2}, {"h": np.ones((1, B, H), np.float32)}, {}):
+        np.testing.assert_allclose(session.run(None, {"x": X, **fed})[0], theirs.run(None, {"x": X, **fed})[0], atol=1e-5)
+
+
+CONTROL = {
+    "If": "g (float[T,B,3] x, bool c) => (float[D,B,4] y) { a = Tanh(x) y = If (c) <"
+          "then_branch = t () => (float[1,B,4] p) { s = Abs(a) q, p = GRU <hidden_size=4> (s, W, R, B) }, "
+          "else_branch = f () => (float[1,B,4] u) { n = Neg(a) v, u = GRU <hidden_size=4> (n, W, R, B) } > }",
+    "If in Loop": "g (float[T,B,3] x, bool c, int64 n, float[1,B,4] h) => (float[1,B,4] last, float[N,1,B,4] all) {"
+                  "last, all = Loop (n, c, h) < body = b (int64 i, bool going, float[1,B,4] s) => (bool on, float[1,B,4] t, float[1,B,4] r) {"
+                  "on = Identity (going) t = If (going) < then_branch = y () => (float[1,B,4] k) { e, k = GRU <hidden_size=4> "
+                  "(x, W, R, B, , s) }, else_branch = z () => (float[1,B,4] l) { l = Identity (s) } > r = Neg (t) } > }",
+    "Scan": "g (float[T,B,3] x, float[1,B,4] h, bool c) => (float[1,B,4] last, float[T,1,B,4] all) { last, all = Scan <num_scan_inputs=1, "
+            "body = b (float[1,B,4] s, float[B,3] piece) => (float[1,B,4] t, float[1,B,4] r) { k = Constant <value_ints=[0]> () "
+            "step = Unsqueeze (piece, k) e, t = GRU <hidden_size=4> (step, W, R, B, , s) r = Neg (t) } > (h, x) }",
+    "around it": "g (float[T,B,3] x, bool c) => (float[T,D,B,4] y, seq(float[T,D,B,4]) q) { a = com.microsoft.Gelu (x) "
+                 "z = GRU <hidden_size=4> (a, W, R, B) q = SequenceConstruct (z, z) y = com.microsoft.Gelu (z) }",
+    "given back": "g (float[T,B,3] x, bool c) => (float[T,B,3] x, float[1,12,3] W, float[T,1,B,4] y) { y = GRU <hidden_size=4> (x, W, R) }",
+}
+
+
+@pytest.mark.parametrize("flag", [True, False])
+@pytest.mark.parametrize("name", CONTROL)
+def test_bodies_and_other_nodes(name, flag):
+    proto = model(CONTROL[name], weights())
+    proto.opset_import.add(domain="com.microsoft", version=1)
+    check(proto, n=np.array(3), nodes=1 + (name == "If"), c=np.array(flag))
+
+
+def test_functions():
+    """With defaults and opsets of their own, and one within another."""
+    parsed = parser.parse_model("""<ir_version: 9, opset_import: ["" : 17, "mine" : 1]>
+        g (float[T,B,3] x, bool c) => (float[T,D,B,4] y) {
+            y = If (c) < then_branch = t () => (float[T,D,B,4] p) { p = mine.outer (x, W, R) },
+                         else_branch = e () => (float[T,D,B,4] q) { q = mine.layer <lbr=0> (x, W, R) } > }
+        <opset_import: ["" : 17], domain: "mine"> layer <lbr:int=1> (p, q, r) => (z) {
+            z = GRU <hidden_size=4, linear_before_reset:int=@lbr> (p, q, r) }
+        <opset_import: ["" : 17, "mine" : 1], domain: "mine"> outer (p, q, r) => (z) {
+            a = LeakyRelu <alpha=0.5> (p) z = mine.layer (a, q, r) }""")
+    parsed.graph.initializer.extend(numpy_helper.from_array(weights()[name], name) for name in ("W", "R"))
+    for condition in (True, False):
+        check(parsed, nodes=2, c=np.array(condition))
+
+
+@pytest.mark.family("each operator in each opset")
+@pytest.mark.parametrize("opset", [7, 9, 11, 13, 14, 16, 21, 22])
+@pytest.mark.parametrize(("op", "gates"), [("GRU", 3), ("LSTM", 4), ("RNN", 1)])
+def test_opsets(op, gates, opset):
+    check(model(SMALL.replace("GRU", op), weights(gates), opset))
+
+
+@pytest.mark.parametrize("level", ["DISABLE_ALL", "ENABLE_BASIC", "ENABLE_EXTENDED", "ENABLE_LAYOUT", "ENABLE_ALL"])
+def test_levels_of_optimization(level):
+    """Exporters' moves around weights, and nodes that an optimizer removes."""
+    text = """g (float[T,B,3] x) => (float[T,D,B,4] y) { zero = Constant <value_ints=[0]> () a = Transpose <perm=[1,0]> (w)
+        W = Unsqueeze (a, zero) i = Identity (x) y0 = GRU <hidden_size=4, linear_before_reset=1> (i, W, R, B) two = Constant <value_float=2.0> ()
+        t = Transpose <perm=[1,0,2,3]> (y0) u = Transpose <perm=[1,0,2,3]> (t) c = Cast <to=1> (u) y = Mul (c, two) }"""
+    arrays = weights()
+    check(model(text, {"w": arrays["W"][0].T, "R": arrays["R"], "B": arrays["B"]}),
+          options=quiet(graph_optimization_level=getattr(onnxruntime.GraphOptimizationLevel, f"ORT_{level}")))
+
+
+@pytest.mark.parametrize(("text", "reason"), [
+    (GRU.format('GRU <hidden_size=4, activations=["Swish","Tanh"]>'), r"activations\[0\]: found 'Swish'"),
+    (GRU.format("GRU <hidden_size=4, clip=-1.0>"), "clip"), (GRU.format("GRU <hidden_size=5>"), "hidden_size: found 5"),
+])
+@pytest.mark.filterwarnings("ignore::vkdml.NothingOnDeviceWarning")
+def test_what_cannot_run_is_not_claimed(text, reason):
+    """Whether it loads and runs is onnxruntime's to say then, in the same words."""
+    proto, said = model(text, weights()), []
+
+    def outcome(make):
+        try:
+            session = make()
+            if make is ours:
+                said.append([node.reason for node in session.assignment().nodes if node.op_type == "GRU"])
+            return session.run(None, {"x": X})[0].shape
+        except Exception as error:
+            return str(error)
+
+    def ours():
+        return InferenceSession(proto.SerializeToString(), quiet(), BOTH)
+
+    assert outcome(ours) == outcome(lambda: alone(proto))
+    assert all(re.search(reason, found) for [found] in said)
+    assert said or "hidden_size=5" not in text
+
+
+def test_bfloat16():
+    """Arrays that onnxruntime does not take, and what is between nodes."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    few = {name: array.astype(ml_dtypes.bfloat16) for name, array in weights().items()}
+    x, wide = X.astype(ml_dtypes.bfloat16), {name: array.astype(np.float32) for name, array in few.items()}
+    expected = alone(model(GRU.format("GRU <hidden_size=4>"), wide)).run(None, {"x": x.astype(np.float32)})[0]
+    session = InferenceSession(model(GRU.format("GRU <hidden_size=4>").replace("float[", "bfloat16["), few, 22))
+    value = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(x.view(np.uint16), TensorProto.BFLOAT16)
+    for fed in (x, value, np.ascontiguousarray(x.swapaxes(0, 1)).swapaxes(0, 1)):
+        result, = session.run(None, {"x": fed})
+        assert result.dtype == ml_dtypes.bfloat16
+        np.testing.assert_allclose(result.astype(np.float32), expected, atol=1e-2)
+    between = "g (float[T,B,3] x) => (float[T,D,B,4] y) { a = Cast <to=16> (x) h = GRU <hidden_size=4> (a, W, R, B) y = Cast <to=1> (h) }"
+    result, = InferenceSession(model(between, few, 22)).run(None, {"x": x.astype(np.float32)})
+    np.testing.assert_allclose(result, expected, atol=1e-2)
+
+
+def test_external_data(tmp_path):
+    """Onnxruntime reads them: nothing of what is not the device's is read a second time."""
+    rng = np.random.default_rng(0)
+    text = "g (float[T,B,3] x) => (float[T,1,B,N] z) { y = GRU <hidden_size=4> (x, W, R, B) z = MatMul (y, large) }"
+    proto = model(text, weights() | {"large": rng.standard_normal((4, 2**22)).astype(np.float32)})  # 64 MiB
+    onnx.save(proto, tmp_path / "model.onnx", save_as_external_data=True, size_threshold=0, location="w.bin")
+    (tmp_path / "small.onnx").write_bytes(model(SMALL, weights()).SerializeToString())
+    del proto
+    script = """
+import re, sys, numpy, onnxruntime
+peak = lambda: int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
+x = {"x": numpy.ones((1, 1, 3), numpy.float32)}
+if sys.argv[1] == "ours":
+    from vkdml.onnx import InferenceSession
+else:
+    from onnxruntime import InferenceSession
+import vkdml.onnx
+vkdml.onnx.InferenceSession("small.onnx").run(None, x)  # with which the driver has compiled
+before = peak()
+z, = InferenceSession("model.onnx", providers=None if sys.argv[1] == "ours" else ["CPUExecutionProvider"]).run(None, x)
+print(peak() - before, float(numpy.abs(z).sum()))"""
+    found = [subprocess.run([sys.executable, "-c", script, how], cwd=tmp_path, capture_output=True, text=True, check=True)
+             .stdout.splitlines()[-1].split() for how in ("ours", "theirs")]
+    (ours, our_sum), (theirs, their_sum) = found
+    np.testing.assert_allclose(float(our_sum), float(their_sum), rtol=1e-4)
+    assert int(ours) < 1.3 * int(theirs)
+
+
+def test_models_of_onnxruntimes_own_format_and_optimized_ones(small, expected, tmp_path):
+    alone_options = quiet(optimized_model_filepath=str(tmp_path / "model.ort"))
+    onnxruntime.InferenceSession(small, alone_options, ["CPUExecutionProvider"])
+    np.testing.assert_allclose(InferenceSession(tmp_path / "model.ort").run(None, {"x": X})[0], expected, atol=1e-5)
+    with pytest.raises(Exception, match="contains compiled nodes"):  # of onnxruntime's
+        InferenceSession(small, quiet(optimized_model_filepath=str(tmp_path / "model.onnx")), BOTH)
+
+
+def test_many_nodes():
+    """They are looked at once each; a group has at most 256 of them."""
+    nodes = " ".join(f", h{i + 1} = GRU <hidden_size=4> (x, W, R, B, , h{i})" for i in range(600))
+    proto = model(f"g (float[1,1,3] x, float[1,1,4] h0) => (float[1,1,4] h600) {{ {nodes} }}", weights())
+    session = InferenceSession(proto)
+    assert groups(session) == [256, 256, 88]
+    feed = {"x": X[:1, :1], "h0": np.zeros((1, 1, H), np.float32)}
+    np.testing.assert_allclose(session.run(None, feed)[0], alone(proto).run(None, feed)[0], atol=1e-5)
+
+
+# Errors
+
+def raised_by(session, feed, how):
+    """What reaches the caller."""
+    if how == "async":
+        heard, done = [], threading.Event()
+        session.run_async(None, feed, lambda results, data, error: (heard.append((results, error)), done.set()), None)
+        assert done.wait(60)
+        assert heard[0][0] == []
+        return heard[0][1]
+    binding = session.io_binding()
+    for name, array in feed.items():
+        binding.bind_cpu_input(name, array)
+    binding.bind_output("z")
+    calls = {"run": lambda: session.run(None, feed), "binding": lambda: session.run_with_iobinding(binding), "values": lambda: session.
+             run_with_ort_values(None, {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in feed.items()})}
+    with pytest.raises(BaseException, match=".*") as error:
+        calls[how]()
+    return error.value
+
+
+@pytest.mark.parametrize("mode", ["ORT_SEQUENTIAL", "ORT_PARALLEL"])
+@pytest.mark.parametrize("how", ["run", "binding", "values", "async"])
+@pytest.mark.parametrize("error", [ValueError("no"), vkdml.DriverError("lost"), MemoryError(), KeyboardInterrupt(), SystemExit(3)],
+                         ids=lambda error: type(error).__name__)
+def test_exceptions_reach_the_caller_as_they_are(small, expected, monkeypatch, mode, how, error):
+    session = InferenceSession(small, quiet(execution_mode=getattr(onnxruntime.ExecutionMode, mode), inter_op_num_threads=2,
+                                            intra_op_num_threads=2), BOTH)
+    call = runs.DeviceRun.__call__
+    monkeypatch.setattr(runs.DeviceRun, "__call__", lambda *_: (_ for _ in ()).throw(error))
+    assert raised_by(session, {"x": X}, how) is error
+    assert error.__traceback__ is not None
+    monkeypatch.setattr(runs.DeviceRun, "__call__", call)
+    np.testing.assert_allclose(session.run(None, {"x": X})[0], expected, atol=1e-5)
+
+
+def test_what_a_node_cannot_take_leaves_the_session_usable():
+    session = InferenceSession(model(LENGTHS, weights()))
+    feed = {"x": X, "n": np.array([T, 1], np.int32)}
+    first = session.run(None, feed)[0]
+    for how in ("run", "binding", "values", "async"):
+        error = raised_by(session, feed | {"n": np.array([T, T + 1], np.int32)}, how)
+        assert isinstance(error, vkdml.InvalidArgumentError)
+        assert f"sequence length of row 1: found {T + 1}" in str(error)
+    np.testing.assert_array_equal(session.run(None, feed)[0], first)
+
+
+@pytest.mark.parametrize(("results", "message"), [
+    (lambda made: [], "another number of results than of outputs"), (lambda made: [*made, *made], "another number"),
+    (lambda made: [array.astype(np.float64) for array in made], "of another type or size"),
+    (lambda made: [array.astype(np.float16) for array in made], "of another type or size")])
+def test_wrong_results_are_errors(small, monkeypatch, results, message):
+    session, call = InferenceSession(small, quiet(), BOTH), runs.DeviceRun.__call__
+    monkeypatch.setattr(runs.DeviceRun, "__call__", lambda self, arrays: results(call(self, arrays)))
+    with pytest.raises(Exception, match=message):
+        session.run(None, {"x": X})
+
+
+def test_memory_of_another_shape_is_not_written():
+    session = InferenceSession(model(GRU.format("GRU <hidden_size=4>"), weights()).SerializeToString(), quiet(), BOTH)
+    binding, memory = session.io_binding(), np.zeros((T, 1, B, 2), np.float32)
+    binding.bind_cpu_input("x", X)
+    binding.bind_output("y", "cpu", 0, np.float32, memory.shape, memory.ctypes.data)
+    with pytest.raises(Exception, match="dimensions"):
+        session.run_with_iobinding(binding)
+    assert not memory.any()
+
+
+@pytest.mark.parametrize("make", [onnxruntime.InferenceSession, InferenceSession])
+@pytest.mark.parametrize("place", ["groups", "DeviceRun"])
+def test_errors_while_it_claims_or_compiles(small, monkeypatch, capfd, make, place):
+    """Nothing runs on the CPU in silence."""
+    def wrong(*_):
+        raise vkdml.DriverError("it broke")
+    monkeypatch.setattr(provider, place, wrong)
+    if make is InferenceSession:
+        with pytest.raises(vkdml.DriverError, match="it broke"):
+            make(small, None, BOTH)
+    else:
+        with pytest.raises(Exception, match="DriverError: it broke"):
+            make(small, quiet(), BOTH, enable_fallback=0)
+
+
+def test_groups_are_convex():
+    """onnxruntime would only log one that is not: here a node of its own stands between two recurrent ones, beside a move."""
+    text = TWO.replace("e = Exp (c)", "k = Exp (a) f = Add (c, k) e = GRU <hidden_size=4> (g, W4, R, B) one = Constant <value_ints=[1]> () g = Squeeze (f, one)")
+    session = check(model(text, weights() | {"W4": weights(inputs=4, suffix="4")["W4"]}), nodes=3)
+    assert sum(groups(session)) == len(session.assignment().on("device"))
+
+
+# Threads, processes and memory
+
+@pytest.mark.parametrize("mode", ["ORT_SEQUENTIAL", "ORT_PARALLEL"])
+def test_threads(mode):
+    proto = model(TWO, weights())
+    options = quiet(execution_mode=getattr(onnxruntime.ExecutionMode, mode), inter_op_num_threads=2, intra_op_num_threads=2)
+    session, expected = InferenceSession(proto.SerializeToString(), options, BOTH), alone(proto).run(None, {"x": X})[0]
+    wrong = []
+
+    def work():
+        for _ in range(10):
+            if not np.allclose(session.run(None, {"x": X})[0], expected, atol=1e-5):
+                wrong.append(1)
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    together(threads)
+    assert not wrong
+
+
+def test_options_may_be_shared_by_threads(small, expected):
+    options, found = quiet(), []
+    threads = [threading.Thread(target=lambda: found.append(InferenceSession(small, options, BOTH).run(None, {"x": X})[0])) for _ in range(8)]
+    together(threads)
+    assert len(found) == 8
+    np.testing.assert_allclose(onnxruntime.InferenceSession(small, options, ["CPUExecutionProvider"]).run(None, {"x": X})[0], expected)
+
+
+def test_sessions_let_go_of_all_that_they_have(small):
+    def resident():
+        gc.collect()
+        return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    for count in (30, 100):
+        before = resident()
+        for _ in range(count):
+            session = InferenceSession(small)
+            session.run(None, {"x": X})
+    kept = weakref.ref(session._provider.runs[0])
+    del session
+    gc.collect()
+    assert kept() is None
+    assert resident() - before < 5e6
+
+
+def test_a_session_that_is_dropped_while_it_runs(small, expected):
+    heard, done = [], threading.Event()
+    session = InferenceSession(small)
+    session.run_async(None, {"x": X.copy()}, lambda results, _, error: (heard.append((results, error)), done.set()), None)
+    del session
+    gc.collect()
+    assert done.wait(60)
+    np.testing.assert_allclose(heard[0][0][0], expected, atol=1e-5)
+
+
+START = """
+import os, signal, sys, threading, time
+import numpy as np
+from tests.faces.onnx.support import model, weights
+from tests.faces.onnx.test_provider import TWO
+from vkdml.onnx import InferenceSession
+session = InferenceSession(model(TWO, weights()).SerializeToString())
+x = {"x": np.ones((2000, 8, 3), np.float32)}
+session.run(None, x)
+def loop():
+    while True: session.run(None, x)
+"""
+ENDS = {
+    "a session in a global": ("", 0), "an exit": ("sys.exit(5)", 5),
+    "an exit with a daemon": ("threading.Thread(target=loop, daemon=True).start(); time.sleep(0.2); sys.exit(5)", 5),
+    "daemons": ("[threading.Thread(target=loop, daemon=True).start() for _ in range(4)]; time.sleep(0.3)", 0),
+    "a run under way": ("session.run_async(None, x, lambda *_: None, None); time.sleep(0.01)", 0),
+    "a run at exit": ("import atexit; atexit.register(lambda: session.run(None, x))", 0),
+    "an exception": ("threading.Thread(target=loop, daemon=True).start(); time.sleep(0.1); raise SystemExit(3)", 3),
+    "a fork": ("pid = os.fork()\nif not pid:\n    try: session.run(None, x)\n    except Exception as error: os._exit(type(error).__name__ != 'DriverError')\n"
+               "    os._exit(9)\nassert os.waitpid(pid, 0)[1] == 0\nsession.run(None, x)", 0),
+    "an interrupt": ("threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()\ntry: loop()\nexcept KeyboardInterrupt: session.run(None, x)", 0),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_ends_of_a_process(end):
+    code, status = ENDS[end]
+    found = subprocess.run([sys.executable, "-c", START + code], capture_output=True, text=True, timeout=120,
+                           env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
+    left = [line for line in found.stderr.splitlines() if "[E:onnxruntime" not in line]  # of what was raised, onnxruntime logs a line
+    assert (found.returncode, left) == (status, [])
+
+
+@pytest.mark.family("moments", first=8)
+@pytest.mark.parametrize("moment", range(60))
+def test_an_interrupt_is_a_keyboard_interrupt(long_session, moment):
+    session, feed, seconds = long_session
+    timer = threading.Timer(seconds * moment / 60, lambda: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012  (in one of the runs)
+        timer.start()
+        while True:
+            session.run(None, feed)
+    timer.join()
+    assert np.isfinite(session.run(None, feed)[0]).all()
+
+
+@pytest.fixture(scope="module")
+def long_session():
+    import time
+    session, feed = InferenceSession(model(TWO, weights()).SerializeToString(), quiet(), BOTH), {"x": np.ones((2000, 8, 3), np.float32)}
+    session.run(None, feed)
+    begin = time.perf_counter()
+    session.run(None, feed)
+    return session, feed, time.perf_counter() - begin
