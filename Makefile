@@ -14,6 +14,8 @@
 #                           GPUs under validation; fetches drivers into .gpu-drivers/, writes gpu-check-report/
 # make gpu-report           on a machine with a GPU: what is right on it, how fast it is and what was expected, all in gpu-report/
 # make hostile              an hour of all kernels but cpu/ on an interpreted device that does whatever Vulkan allows; no driver needed
+# make radeon               the kernels' machine code for AMD GPUs, executed by an emulator beneath Mesa's driver: some minutes; MINUTES=60
+#                           goes on with random problems. Fetches drivers into .gpu-drivers/
 # make soak                 an hour of random calls, broken ones and with a driver that fails among them; writes soak-report/
 VENV_PYTHON = .venv/bin/python
 export WORDS =
@@ -24,7 +26,7 @@ PYTEST = PYTHONDONTWRITEBYTECODE= $(VENV_PYTHON) -m pytest --numprocesses 2 --di
 WITHOUT_DRIVERS = VK_DRIVER_FILES=/nonexistent.json VK_ICD_FILENAMES=/nonexistent.json
 
 .PHONY: setup demo lint quick test test-all conformance bench bench-peers docs vulkan-extras validate gpu-check gpu-report \
-        hostile soak wheels all-wheels clean
+        hostile radeon soak wheels all-wheels clean
 
 setup:
 	@tools/setup
@@ -81,6 +83,9 @@ gpu-report: setup-conformance setup-bench
 
 hostile: setup-soak
 	@$(VENV_PYTHON) -m vkdml_lab.hostile
+
+radeon: setup-test
+	@$(VENV_PYTHON) -m lab.tests.radeon.check --minutes $(or $(MINUTES),0)
 
 soak: setup-soak setup-bench
 	@$(VENV_PYTHON) -m vkdml_lab.soak

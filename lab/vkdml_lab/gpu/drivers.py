@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +37,28 @@ class Driver:
         """This Python under the driver: its real file, as the linker that is started first does not follow links."""
         return [*self.prefix, os.path.realpath(sys.executable)]
 
+    def virtual_environment(self, folder: Path) -> Path:
+        """A virtual environment like this one, whose programs and their children run under the driver; its Python."""
+        script, real = folder / "bin" / "python", Path(sys.executable).resolve()
+        if sys.executable == str(script):
+            return script
+        script.parent.mkdir(parents=True, exist_ok=True)
+        is_system = sys.prefix == sys.base_prefix
+        if not is_system and not (folder / "lib").exists():
+            (folder / "lib").unlink(missing_ok=True)  # of an environment that is gone
+            (folder / "lib").symlink_to(Path(sys.prefix, "lib"))
+        (folder / "pyvenv.cfg").write_text(f"home = {real.parent}\ninclude-system-site-packages = {str(is_system).lower()}\n")
+        texts = {"python": f'{self.prefix[0]} --argv0 "$0" {" ".join(self.prefix[1:])} {real}'}
+        for path in Path(sys.prefix, "bin").iterdir():  # pytest, vkdml, ...
+            if path.is_file() and path.read_bytes().startswith(f"#!{sys.prefix}/bin/python".encode()):
+                texts[path.name] = f'"{script}" "{path}"'
+        for name, text in texts.items():
+            new = script.parent / f"{name}.{os.getpid()}"  # others may run the old one
+            new.write_text(f'#!/bin/sh\nexec {text} "$@"\n')
+            new.chmod(0o755)
+            new.rename(script.parent / name)
+        return script
+
 
 def driver(gpu: Gpu, folder: Path | None, temporary: Path) -> Driver:
     """The driver of a GPU. folder: that of gpu/fetch. temporary: a folder for what the loader must read."""
@@ -51,8 +74,9 @@ def driver(gpu: Gpu, folder: Path | None, temporary: Path) -> Driver:
         "library_path": str(libraries / f"libvulkan_{gpu.driver}.so"), "api_version": "1.3.0"}}))
     if gpu.shim:
         environment["LD_PRELOAD"] = str(folder.resolve() / "shims" / f"lib{gpu.shim}_noop_drm_shim.so")
-    # The drivers' C library is newer than the one here, and so everything in the process must have it
-    paths = f"{libraries}:/{LIBRARIES}"
+    # The drivers' C library is newer than the one here, and so everything in the process must have it. This Python's library
+    # comes before the system's, which may be that of an older Python
+    paths = f"{libraries}:{sysconfig.get_config_var('LIBDIR')}:/{LIBRARIES}"
     return Driver([str(libraries / "ld-linux-x86-64.so.2"), "--library-path", paths], environment | _icd(icd))
 
 

@@ -29,7 +29,7 @@ _LABORATORY = {
     "conformance": "test every Vulkan device and write a report",
     "reproduce": "run a test of the suite again, and write down what the driver was given",
     "gpu-report": "what is right on a GPU, how fast it is beside others, and what was expected, as one report",
-    "radeon": "check the kernels on an emulated Radeon GPU",
+    "radeon": "run a command on an emulated Radeon GPU",
 }
 
 

@@ -1,0 +1,44 @@
+"""`make radeon`: the suite of kernels for GPUs, and the tests of the engine and the faces, on the emulated Radeon.
+
+    python -m lab.tests.radeon.check [--gpu NAME] [--minutes M]
+
+It takes some minutes on two cores; --minutes goes on with random problems for so long.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+
+SUITE = [f"lab/vkdml_lab/suite/test_{name}.py" for name in ("gpu_kernels", "gpu_projection", "halves", "plain", "elementwise", "casts")]
+# Tests that ask something else of the machine
+APART = {
+    "work that a GPU does in less than a second, and the emulator in minutes": [
+        "test_kp", "test_random_shapes_share_pipelines", "test_other_threads_go_on_meanwhile", "test_a_limit_on_memory", "test_tuner"],
+    "times, or a driver's threads": ["test_what_does_not_end_in_time_is_lost", "test_a_hosts_array_outlives_its_device",
+                                    "test_handlers_at_exit_may_call"],
+    "memory that the host sees, as a CPU driver's": ["test_a_kernel_that_stores_16_bits", "test_a_kernel_that_relies_on_a_size_of"],
+    "a CPU driver's plans": ["test_a_cpu_leaves_products_to_the_host"],
+    "a Vulkan layer, or another driver": ["test_faults", "test_portability"],
+}
+REST = ["tests/engine", "tests/faces"]
+
+
+def main() -> int:
+    """Whether anything failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gpu", default="rx7900xtx")
+    parser.add_argument("--minutes", type=float, default=0)
+    arguments = parser.parse_args()
+    radeon = [sys.executable, "-m", "vkdml", "radeon", "--gpu", arguments.gpu]
+    suite = ["pytest", "--numprocesses", "2", "--dist", "worksteal"]
+    apart = " and ".join(f"not {name}" for names in APART.values() for name in names)
+    commands = [[*suite, *SUITE], [*suite, "-m", "device and not thorough", "-k", apart, *REST]]
+    if arguments.minutes:
+        commands.append(["python", "-m", "lab.tests.radeon.soak", "--minutes", str(arguments.minutes)])
+    return max(subprocess.run([*radeon, *command]).returncode for command in commands)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

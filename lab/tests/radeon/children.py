@@ -1,0 +1,48 @@
+"""Processes that are made in different ways, and whether each computes on the emulated GPU; what a submission leaves to be waited for."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
+
+import numpy as np
+
+
+def compute(seed: int = 0) -> str:
+    """The device's name, if a GRU on it is right."""
+    import vkdml
+    from vkdml_lab.suite.support import CELLS, Case, check, make_desc, random_arrays, run_on_device
+
+    device = vkdml.Device()
+    desc = make_desc(CELLS[seed % len(CELLS)], 3, 2, 4, 9)
+    case = Case(desc, None, random_arrays(desc, np.random.default_rng(seed)))
+    check(case, run_on_device(device, case))
+    return device.info.name
+
+
+def forked() -> str:
+    """The same in a child that fork() made."""
+    reading, writing = os.pipe()
+    if not os.fork():
+        os.write(writing, compute().encode())
+        os._exit(0)
+    os.wait()
+    return os.read(reading, 100).decode()
+
+
+def main() -> None:
+    """Prints what each process ran on."""
+    names = [forked(), compute()]
+    for method in ("spawn", "forkserver"):
+        with ProcessPoolExecutor(2, multiprocessing.get_context(method)) as pool:
+            names += pool.map(compute, range(2))
+    names.append(subprocess.run([sys.executable, "-c", "from lab.tests.radeon.children import compute; print(compute())"],
+                                capture_output=True, text=True, check=True).stdout.strip())
+    print(*names, sep="\n")
+
+
+if __name__ == "__main__":
+    main()

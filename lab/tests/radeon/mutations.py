@@ -1,0 +1,146 @@
+"""Mistakes in the machine code of the kernels, one at a time, and how the emulated GPU shows each: other bits, a finding, or neither.
+
+    vkdml radeon python -m lab.tests.radeon.mutations [--most N] [--ways NAME ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from lab.tests.radeon import process
+from vkdml import Device, Options
+from vkdml.errors import VkdmlError
+from vkdml.laboratory import FLOAT32, GRU
+from vkdml_lab.radeon.instructions import COMPARING, NAMES, NUMBERS, VECTOR
+from vkdml_lab.radeon.structures import FLAGS, Instruction
+from vkdml_lab.radeon.structures import VECTOR as IS_VECTOR
+from vkdml_lab.suite.support import Case, make_desc, random_arrays, run_on_device
+
+# Sizes at which workgroups have several waves that store, and parts meet
+WAYS = {"sequence": Options(schedule="sequence", workgroup=256), "stepped": Options(schedule="stepped", workgroup=256),
+        "barrier": Options(schedule="persistent", meeting="barrier", workgroup=256, rows=8),
+        "flow": Options(schedule="persistent", meeting="flow", workgroup=256, rows=2)}
+SEEDS = ((1, 1), (2, 2), (3, 1), (4, 2))  # and how late loads and stores end
+_COMMUTES = {"add", "mul", "and", "or", "xor", "max", "min", "fma", "fmac", "fmaak", "eq", "ne", "lg", "neq", "add3", "or3", "mad"}
+
+
+def _does_nothing(instruction: Instruction) -> None:
+    instruction.op = NUMBERS["nothing"]
+
+
+def _waits_for_no(counter: int) -> Callable[[Instruction], None]:
+    def mutate(instruction: Instruction) -> None:
+        instruction.immediate[counter] = 63
+    return mutate
+
+
+def _is_cached(instruction: Instruction) -> None:
+    instruction.flags &= ~FLAGS["GLC"]
+
+
+def _swapped(instruction: Instruction) -> None:
+    first, second = bytes(instruction.source[0]), bytes(instruction.source[1])
+    instruction.source[0] = type(instruction.source[0]).from_buffer_copy(second)
+    instruction.source[1] = type(instruction.source[1]).from_buffer_copy(first)
+
+
+def _from_elsewhere(instruction: Instruction) -> None:
+    instruction.source[0].reg ^= 1
+
+
+def kinds_of(i: Instruction) -> Iterator[tuple[str, Callable[[Instruction], None]]]:
+    """The mistakes that an instruction may be mutated to."""
+    name = NAMES[i.op]
+    if name in ("s_barrier", "s_waitcnt_vscnt", "buffer_gl0_inv"):
+        yield name, _does_nothing
+    if name == "s_waitcnt_depctr" and not i.immediate[0] >> 2 & 7:
+        yield "vm_vsrc", _does_nothing
+    if name == "s_waitcnt" and i.immediate[0] < 63:
+        yield "vmcnt", _waits_for_no(0)
+    if name == "s_waitcnt" and i.immediate[1] < 63:
+        yield "lgkmcnt", _waits_for_no(1)
+    if name in ("buffer_load", "global_load") and i.flags & FLAGS["GLC"]:
+        yield "glc", _is_cached
+    if name in VECTOR or name in COMPARING:
+        if not _COMMUTES & set(name.split("_")) and i.source[1].kind and bytes(i.source[0]) != bytes(i.source[1]):
+            yield "swapped", _swapped
+        if i.source[0].kind == IS_VECTOR:
+            yield "other register", _from_elsewhere
+
+
+@dataclass
+class Runner:
+    """A case that runs again and again by one way."""
+
+    device: Device
+    case: Case
+    options: Options
+
+    def run(self) -> tuple[dict[str, bytes], set[str]]:
+        """The results' bytes, and what was found."""
+        try:
+            results = {field: array.tobytes() for field, array in run_on_device(self.device, self.case, self.options).items()}
+        except (VkdmlError, AssertionError) as error:
+            results = {type(error).__name__: b""}
+        return results, process.found()
+
+    def seen(self, right: dict[str, bytes]) -> str:
+        """How a mistake shows."""
+        for seed, late in SEEDS:
+            process.change(seed=seed, late=late)
+            results, found = self.run()
+            if found:
+                return f"finding {min(found)}"
+            if results != right:
+                return "numbers"
+        return "not seen"
+
+
+def main() -> int:
+    """Prints the table. Whether the kernels themselves are clean."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--most", type=int, default=12, help="of each kind and way")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    arguments = parser.parse_args()
+    device, draw, total = Device(), random.Random(0), Counter[str]()
+    desc = make_desc(GRU, 5, 16, 5, 128, 1, FLOAT32.data_type)
+    case = Case(desc, None, random_arrays(desc, np.random.default_rng(0), FLOAT32), FLOAT32)
+    process.change(budget=200_000)
+    for way in arguments.ways:
+        runner, known = Runner(device, case, WAYS[way]), {program.va for program in process.programs()}
+        right, found = runner.run()
+        assert not found, found
+        assert runner.seen(right) == "not seen"
+        places, idle = defaultdict(list), Counter[str]()
+        for program in process.programs():
+            for n in range(0 if program.va in known else program.count):
+                for kind, mutate in kinds_of(program.instructions[n]):
+                    if program.instructions[n].runs:
+                        places[kind].append((program, n, mutate))
+                    else:
+                        idle[kind] += 1
+        for kind, all_places in sorted(places.items()):
+            shown, missed = Counter[str](), []
+            for program, n, mutate in draw.sample(all_places, min(arguments.most, len(all_places))):
+                instruction = program.instructions[n]
+                kept = bytes(instruction)
+                mutate(instruction)
+                how = runner.seen(right)
+                program.instructions[n] = Instruction.from_buffer_copy(kept)
+                shown[how] += 1
+                if how == "not seen":
+                    missed.append(f"program {program.number} at {instruction.pc:#x}, run {instruction.runs} times")
+            total.update(shown)
+            print(f"{way:9} {kind:16} {len(all_places):4} places, {idle[kind]} more do not run: {dict(shown)} {'; '.join(missed)}", flush=True)
+    print(f"all: {sum(total.values())} mistakes, {dict(total)}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

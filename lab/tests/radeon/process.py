@@ -1,0 +1,48 @@
+"""The emulator in this process, which runs under `vkdml radeon`: how hostile it is, its programs, and what it found."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from functools import cache
+
+from vkdml_lab.radeon.structures import FINDINGS, NOTED, Instruction
+
+SETTINGS = ["seed", "late", "caches", "inexact", "resident", "budget"]  # in the order of native/radeon.c, which explains them
+
+
+class Program(ctypes.Structure):
+    """A program for the code at an address; its instructions may be changed while nothing is executed."""
+
+
+Program._fields_ = [("next", ctypes.POINTER(Program)), ("va", ctypes.c_uint64), ("wave", ctypes.c_uint32), ("bytes", ctypes.c_uint32),
+                    ("number", ctypes.c_uint32), ("count", ctypes.c_uint32), ("registers", ctypes.c_uint32), ("code", ctypes.c_void_p),
+                    ("instructions", ctypes.POINTER(Instruction))]
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    found = ctypes.CDLL(os.environ["LD_PRELOAD"].split(":")[0])
+    found.radeon_programs.restype, found.radeon_wait.restype = ctypes.POINTER(Program), ctypes.c_uint64
+    return found
+
+
+def change(**settings: int) -> None:
+    """Sets how the GPU behaves from now on."""
+    for name, value in settings.items():
+        _library().radeon_set(SETTINGS.index(name), ctypes.c_long(value))
+
+
+def programs() -> Iterator[Program]:
+    """All that were decoded."""
+    at = _library().radeon_programs()
+    while at:
+        yield at.contents
+        at = at.contents.next
+
+
+def found() -> set[str]:
+    """Waits until nothing is executed; the kinds of findings since the last time, without those that are only noted."""
+    kinds = _library().radeon_wait()
+    return {kind for bit, kind in enumerate(FINDINGS) if kinds >> bit & 1} - NOTED

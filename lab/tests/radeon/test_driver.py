@@ -1,0 +1,72 @@
+"""Kernels on the emulated Radeon beneath Mesa's driver, as `vkdml radeon` runs them: some minutes, so `make test` runs none of it."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from vkdml_lab import ROOT
+from vkdml_lab.gpu.drivers import FETCHED
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(scope="module")
+def drivers():
+    if not (FETCHED / "done").exists():
+        fetched = subprocess.run([ROOT / "lab/vkdml_lab/gpu/fetch", FETCHED], capture_output=True, text=True)
+        if fetched.returncode:
+            pytest.skip(f"Mesa's drivers cannot be fetched: {fetched.stderr.strip()}")
+
+
+def radeon(*command, **settings):
+    environment = os.environ | {f"VKDML_RADEON_{name.upper()}": value for name, value in settings.items()}
+    return subprocess.run([sys.executable, "-m", "vkdml", "radeon", *command], cwd=ROOT, env=environment, capture_output=True, text=True)
+
+
+@pytest.mark.family("on the emulated GPU", first=0)
+@pytest.mark.parametrize(("gpu", "only"), [("rx7900xtx", "flow or barrier"), ("rx6900xt", "stepped and GRU")])
+def test_kernels(drivers, gpu, only):
+    found = radeon("--gpu", gpu, "pytest", "-p", "no:cacheprovider", "lab/vkdml_lab/suite/test_gpu_kernels.py", "-m", "not thorough", "-k", only)
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+@pytest.mark.family("on the emulated GPU", first=0)
+@pytest.mark.parametrize("resident", ["1", "2"])
+def test_parts_that_have_no_room_give_up_and_are_right(drivers, resident):
+    found = radeon("pytest", "-p", "no:cacheprovider", "lab/vkdml_lab/suite/test_gpu_kernels.py", "-k", "test_each_way and many and GRU",
+                   resident=resident)
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+@pytest.mark.family("on the emulated GPU", first=0)
+@pytest.mark.parametrize("way", ["children"])
+def test_children_run_on_it_too(drivers, way):
+    found = radeon("python", "-m", f"lab.tests.radeon.{way}")
+    assert found.stdout.count("RADV NAVI31") == 7, found.stdout + found.stderr
+    assert int(re.search(r"([\d,]+) dispatches", found.stderr)[1].replace(",", "")) >= 7 * 3
+
+
+@pytest.mark.family("on the emulated GPU", first=0)
+@pytest.mark.parametrize("way", ["barrier", "flow"])
+def test_mistakes_are_seen(drivers, way):
+    found = radeon("python", "-m", "lab.tests.radeon.mutations", "--most", "2", "--ways", way)
+    table = dict(re.findall(rf"{way} +(\w[\w ]*?) +\d+ places.*?: (\{{.*?\}})", found.stdout))
+    assert table.keys() >= {"s_barrier", "vmcnt", "lgkmcnt", "glc", "swapped"}, found.stdout + found.stderr
+    assert not [kind for kind in ("vmcnt", "vm_vsrc") if "not seen" in table[kind]], found.stdout
+
+
+@pytest.mark.family("on the emulated GPU", first=0)
+@pytest.mark.parametrize("seed", [0, 1000])
+def test_random_problems(drivers, seed):
+    found = radeon("python", "-m", "lab.tests.radeon.soak", "--minutes", "0.3", "--seed", str(seed))
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert int(re.search(r"(\d+) random problems were right", found.stdout)[1]) > 0
+
+
+def test_what_to_run_must_be_said():
+    found = radeon()
+    assert found.returncode == 2
+    assert "say what to run" in found.stderr

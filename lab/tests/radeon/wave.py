@@ -1,0 +1,64 @@
+"""One wave of the emulated GPU with given registers: what the tests of single instructions run on. It needs a C compiler alone."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from vkdml_lab.radeon import building, decoder
+from vkdml_lab.radeon.structures import EXEC, FINDINGS, Instruction
+
+KEEP_DENORMALS, FLUSH_DENORMALS = 0x30, 0  # of MODE
+_LDS_WORDS = 1 << 14
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """The emulator, with functions that are exact."""
+    found = ctypes.CDLL(str(building.build(Path(tempfile.gettempdir()), Path(__file__).with_name("wave.c"))))
+    found.radeon_set(3, ctypes.c_long(0))
+    return found
+
+
+class Wave:
+    """A wave's registers. v: words of vector registers by lanes; s: scalar ones; lds: of shared memory, by words."""
+
+    def __init__(self, width: int = 32) -> None:
+        self.width = width
+        self.v = np.zeros((256, 64), np.uint32)
+        self.s = np.zeros(128, np.uint32)
+        self.scc = 0
+        self.lds = np.zeros(_LDS_WORDS, np.uint32)
+        self.s[EXEC:EXEC + width // 32] = 0xffffffff
+
+    def run(self, *texts: str, mode: int = KEEP_DENORMALS) -> str | None:
+        """Executes instructions. Returns the kind of what was found, if anything was."""
+        made = [instruction for text in (*texts, "s_endpgm") for instruction in decoder.program([(0, text, None)])]
+        scc = ctypes.c_uint32(self.scc)
+        found = library().radeon_run((Instruction * len(made))(*made), self.width, mode, *(
+            array.ctypes.data_as(ctypes.c_void_p) for array in (self.v, self.s)), ctypes.byref(scc), self.lds.ctypes.data_as(ctypes.c_void_p))
+        self.scc = scc.value
+        return None if found < 0 else list(FINDINGS)[found]
+
+
+def word(number: float | str) -> int:
+    """The word of a float32; a string is a hexadecimal word."""
+    return int(number, 16) if isinstance(number, str) else struct.unpack("<I", struct.pack("<f", number))[0]
+
+
+def vector(name: str, rows: Sequence[Sequence[int]], *, to: int = 0, mode: int = KEEP_DENORMALS, suffix: str = "") -> list[int]:
+    """An instruction's results for rows of sources, each row in a lane of its own."""
+    wave = Wave(64)
+    wave.v[0] = to
+    for lane, row in enumerate(rows):
+        for n, source in enumerate(row):
+            wave.v[1 + n, lane] = source
+    operands = [f"v{n}" for n in range(1 + len(rows[0]))]
+    assert wave.run(f"{name} {', '.join(operands)}{suffix}", mode=mode) is None
+    return [int(one) for one in wave.v[0, :len(rows)]]

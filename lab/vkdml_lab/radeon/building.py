@@ -1,0 +1,30 @@
+"""Builds the emulator's library, once for each text of its sources."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+
+from vkdml_lab.radeon import instructions, structures
+
+SOURCES = Path(__file__).parent / "native"
+_FLAGS = ["-std=gnu17", "-O3", "-march=native", "-ffp-contract=off", "-fno-strict-aliasing", "-fvisibility=hidden", "-shared",
+          "-fPIC"]
+
+
+def build(folder: Path, main: Path = SOURCES / "radeon.c") -> Path:
+    """The library of a C file, in the folder. Processes with an older C library than the driver's may load it too."""
+    texts = {path.name: path.read_text() for path in (*sorted(SOURCES.iterdir()), main)}
+    texts |= {"shared.h": structures.c_text(), **instructions.c_text()}
+    key = hashlib.sha256(repr([texts, _FLAGS, main.name]).encode()).hexdigest()[:16]
+    library, sources = folder / f"libradeon-{key}.so", folder / f"native-{key}"
+    if not library.exists():
+        sources.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (sources / name).write_text(text)
+        new = library.with_suffix(f".{os.getpid()}")
+        subprocess.run(["gcc", *_FLAGS, "-o", new, sources / main.name, "-lm", "-ldl", "-lpthread"], check=True)
+        new.rename(library)
+    return library

@@ -1,0 +1,51 @@
+"""`vkdml radeon`: runs a command on the emulated GPU, with all processes that it starts."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from vkdml_lab import ROOT
+from vkdml_lab.gpu.drivers import FETCHED, LIBRARIES, driver
+from vkdml_lab.gpu.gpus import GPUS
+from vkdml_lab.radeon import building
+from vkdml_lab.radeon.server import Listener, Server
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    parser.add_argument("--gpu", choices=("rx7900xtx", "rx6900xt"), default="rx7900xtx", help="which GPU (rx7900xtx)")
+    parser.add_argument("--drivers", type=Path, default=FETCHED, help="the folder that gpu/fetch made")
+    parser.add_argument("argv", nargs=argparse.REMAINDER, metavar="COMMAND", help="such as python script.py, or pytest tests")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The command's exit code, or 1 where something was found beside it."""
+    if not arguments.argv:
+        print("radeon: no command: say what to run, such as `vkdml radeon vkdml devices`", file=sys.stderr)
+        return 2
+    fetch = [ROOT / "lab/vkdml_lab/gpu/fetch", arguments.drivers]
+    if not (arguments.drivers / "done").exists() and subprocess.run(fetch).returncode:
+        print(f"radeon: {arguments.drivers} has no drivers, and they cannot be fetched", file=sys.stderr)
+        return 2
+    gpu, folder = GPUS[arguments.gpu], arguments.drivers.resolve() / "radeon"
+    (folder / "programs").mkdir(parents=True, exist_ok=True)
+    found = driver(gpu, arguments.drivers, folder)
+    python = found.virtual_environment(folder / "venv")
+    shim = found.environment.pop("LD_PRELOAD")
+    if sys.executable != str(python):  # LLVM needs the driver's C library, too
+        again = ["--gpu", arguments.gpu, "--drivers", str(arguments.drivers), *arguments.argv]
+        os.execve(python, [str(python), "-m", "vkdml", "radeon", *again], found.environment)
+    state = Server(found.environment["AMDGPU_GPU_ID"], arguments.drivers.resolve() / gpu.suite / LIBRARIES, folder / "programs")
+    with tempfile.TemporaryDirectory(prefix="vkdml-radeon-") as temporary:
+        Listener(Path(temporary, "socket"), state)
+        inside = found.environment | {
+            "LD_PRELOAD": f"{building.build(folder)}:{shim}", "VKDML_RADEON": str(Path(temporary, "socket")),
+            "PATH": f"{python.parent}:{os.environ['PATH']}", "VKDML_SELFTEST": os.environ.get("VKDML_SELFTEST", "off")}
+        code = subprocess.run(arguments.argv, env=inside).returncode
+    print(state.summary(), file=sys.stderr)
+    return code or int(not state.is_clean())

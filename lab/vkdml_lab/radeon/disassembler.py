@@ -1,0 +1,49 @@
+"""LLVM's disassembler of AMD's machine code, from the library that the driver compiles with."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from functools import cache
+from pathlib import Path
+
+from vkdml_lab.radeon.decoder import Refused
+
+_PROCESSORS = {"navi31": b"gfx1100", "navi21": b"gfx1030"}  # LLVM's names of the chips
+Line = tuple[int, str, int | None]  # an address, a text, and the address that a branch goes to
+
+
+@cache
+def _llvm(folder: Path, chip: str, wave: int) -> tuple[ctypes.CDLL, int]:
+    """The library, and a disassembler."""
+    llvm = ctypes.CDLL(str(next(folder.glob("libLLVM.so.*"))))
+    for part in ("TargetInfo", "TargetMC", "Disassembler"):
+        getattr(llvm, f"LLVMInitializeAMDGPU{part}")()
+    create, disassemble = llvm.LLVMCreateDisasmCPUFeatures, llvm.LLVMDisasmInstruction
+    pointer, number, size = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t
+    create.restype, disassemble.restype = pointer, size
+    disassemble.argtypes = [pointer, pointer, number, number, ctypes.c_char_p, size]
+    return llvm, create(b"amdgcn--", _PROCESSORS[chip], f"+wavefrontsize{wave}".encode(), None, 0, None, None)
+
+
+def lines(folder: Path, chip: str, code: bytes, wave: int) -> list[Line]:
+    """The instructions of a program up to its last one. folder: with LLVM's library."""
+    llvm, made = _llvm(folder, chip, wave)
+    found: list[Line] = []
+    pc = farthest = 0
+    text, raw = ctypes.create_string_buffer(1000), ctypes.create_string_buffer(code, len(code))
+    while pc < len(code) and not (found and found[-1][1].startswith("s_endpgm") and pc > farthest):
+        size = llvm.LLVMDisasmInstruction(made, ctypes.addressof(raw) + pc, len(code) - pc, pc, text, 1000)
+        line = re.split(r"//|;", text.value.decode())[0].strip()
+        if not size:
+            raise Refused(f"no instruction at {pc:#x}: {code[pc:pc + 8].hex()}")
+        if line.startswith("v_fma_mix") and size == 12:  # LLVM shows half of a literal, whose halves op_sel selects
+            literal = int.from_bytes(code[pc + 8:pc + 12], "little")
+            line = re.sub(rf"\b{literal & 0xffff:#x}\b", f"{literal:#x}", line)
+        goes_to = None
+        if line.startswith(("s_branch", "s_cbranch")):
+            goes_to = pc + 4 + 4 * int.from_bytes(code[pc:pc + 2], "little", signed=True)
+            farthest = max(farthest, goes_to)
+        found.append((pc, line, goes_to))
+        pc += size
+    return found

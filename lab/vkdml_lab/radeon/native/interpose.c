@@ -1,0 +1,197 @@
+// What lies between the driver and the "noop drm shim", which answers as the kernel would but executes nothing: memory with its
+// addresses, submissions, which another thread executes in their order, and the objects that tell of their end.
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <sys/ioctl.h>
+
+enum { GEM_CLOSE = 0x09, GET_CAP = 0x0c, CREATE = 0x40, MMAP = 0x41, SUBMIT = 0x44, VA = 0x48, SYNC_CREATE = 0xbf, SYNC_DESTROY = 0xc0,
+       SYNC_WAIT = 0xc3, SYNC_RESET = 0xc4, SYNC_SIGNAL = 0xc5, MAPS = 1, REPLACES = 4,
+       ADDFB2_MODIFIERS = 0x10 };
+enum { CHUNK_COMMANDS = 1, CHUNK_SIGNAL = 9, WAIT_ALL = 1, MOST = 1 << 16, RING = 1024 };
+#define MOST_BYTES (3ull << 30)  // the shim has one more, and no way to say that there is none left
+
+// The kernel's structures (amdgpu_drm.h, drm.h), as far as they are looked at
+typedef struct { u64 size, alignment, domains, flags; } Create;           // answers with the handle
+typedef struct { u32 handle, pad, operation, flags; u64 address, offset, size; } Mapping;
+typedef struct { u32 context, list, chunks, flags; u64 *at; } Submission; // answers with its number
+typedef struct { u32 id, words; u64 data; } Chunk;
+typedef struct { u32 pad, flags; u64 va; u32 bytes, type, instance, ring; } Commands;
+typedef struct { u32 handle, flags; u64 point; } Signal;
+typedef struct { u64 handles; i64 until; u32 count, flags, first; } Wait;
+typedef struct { u64 handles; u32 count; } Handles;
+
+static struct { u8 *host; u64 size; } buffers[MOST];
+static u64 allocated;                              // bytes of all buffers, of which there are MOST_BYTES
+static Range ranges[MOST];
+static int range_count, has_thread;
+static struct { u8 exists, is_signaled; u64 submission; } syncs[MOST];  // signaled when that submission is over, or at once
+static u64 submissions, over;                      // numbers of the last that came, and of the last that was executed
+static struct { u64 va, bytes; } waiting[RING];    // of each submission the commands
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed;
+
+static Range *range_of(u64 va, u64 bytes) {
+    static __thread int last;
+    va &= ADDRESS;
+    if (last < range_count && va >= ranges[last].va && va + bytes <= ranges[last].va + ranges[last].size) return &ranges[last];
+    for (int n = 0; n < range_count; n++)
+        if (va >= ranges[n].va && va + bytes <= ranges[n].va + ranges[n].size) return &ranges[last = n];
+    return NULL;
+}
+
+static void *executes(void *unused) {
+    pthread_mutex_lock(&lock);
+    for (;; pthread_cond_wait(&changed, &lock))
+        while (over < submissions) {
+            pthread_mutex_unlock(&lock);
+            submitted(waiting[over % RING].va, waiting[over % RING].bytes);
+            pthread_mutex_lock(&lock);
+            over++;
+            pthread_cond_broadcast(&changed);
+        }
+    return unused;
+}
+
+static void forked(void) {  // the thread is not in the child; what was submitted before is the parent's
+    pthread_mutex_init(&lock, NULL);
+    has_thread = 0, connection = -1, over = submissions;
+}
+
+static void start(void) {
+    static int is_registered;
+    pthread_condattr_t monotonic;
+    pthread_t thread;
+    if (has_thread) return;
+    if (!is_registered++) pthread_atfork(NULL, NULL, forked);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&changed, &monotonic);
+    lines = lines ? lines : calloc(MOST_CORES, sizeof *lines);
+    has_thread = !pthread_create(&thread, NULL, executes, NULL);
+}
+
+static int wait_change(i64 until) {  // 0 when the time is over
+    const struct timespec t = {until / 1000000000, until % 1000000000};
+    return until >= INT64_MAX / 2 ? !pthread_cond_wait(&changed, &lock) : pthread_cond_timedwait(&changed, &lock, &t) != ETIMEDOUT;
+}
+
+static void wait_until_idle(void) {
+    while (has_thread && over < submissions) wait_change(INT64_MAX);
+}
+
+static int wait_for(Wait *wait) {
+    const u32 *handles = (u32 *)(uintptr_t)wait->handles;
+    do {
+        u32 done = 0;
+        for (u32 n = 0; n < wait->count; n++) {
+            const u64 submission = syncs[handles[n] % MOST].submission;
+            if (syncs[handles[n] % MOST].is_signaled || (submission && submission <= over)) wait->first = n, done++;
+        }
+        if (done == wait->count || (done && !(wait->flags & WAIT_ALL))) return 0;
+    } while (wait_change(wait->until));
+    errno = ETIME;
+    return -1;
+}
+
+static int sync_call(u32 number, void *argument) {
+    static u32 made;
+    const Handles *h = argument;
+    u32 *words = argument;
+    if (number == SYNC_WAIT) return wait_for(argument);
+    if (number == SYNC_CREATE) {
+        do made = made % (MOST - 1) + 1; while (syncs[made].exists);
+        syncs[made].exists = 1, syncs[made].is_signaled = words[1] & 1, syncs[made].submission = 0;
+        words[0] = made;
+    } else if (number == SYNC_DESTROY)
+        syncs[words[0] % MOST].exists = 0;
+    else
+        for (u32 n = 0; n < h->count; n++) {
+            const u32 handle = ((u32 *)(uintptr_t)h->handles)[n] % MOST;
+            syncs[handle].is_signaled = number == SYNC_SIGNAL, syncs[handle].submission = 0;
+        }
+    pthread_cond_broadcast(&changed);
+    return 0;
+}
+
+static void submit(Submission *s) {
+    for (u32 n = 0; n < s->chunks; n++) {  // the commands stand first
+        const Chunk *chunk = (Chunk *)(uintptr_t)s->at[n];
+        const Commands *commands = (Commands *)(uintptr_t)chunk->data;
+        const Signal *signals = (Signal *)(uintptr_t)chunk->data;
+        if (chunk->id == CHUNK_COMMANDS) {
+            while (submissions - over == RING) wait_change(INT64_MAX);
+            waiting[submissions % RING].va = commands->va, waiting[submissions++ % RING].bytes = commands->bytes;
+        }
+        for (u32 k = 0; chunk->id == CHUNK_SIGNAL && k < chunk->words * 4 / sizeof *signals; k++)
+            syncs[signals[k].handle % MOST].is_signaled = 0, syncs[signals[k].handle % MOST].submission = submissions;
+    }
+    *(u64 *)s = submissions;
+    pthread_cond_broadcast(&changed);
+}
+
+typedef int Call(int, unsigned long, ...);
+
+static void map(int fd, const Mapping *m, Call *next) {
+    const u64 size = m->handle < MOST ? buffers[m->handle].size : 0;
+    union { u32 handle; u64 offset; } argument = {.offset = 0};
+    argument.handle = m->handle;
+    if (!size || range_count == MOST) return;
+    if (!buffers[m->handle].host) {
+        if (next(fd, _IOWR('d', MMAP, argument), &argument)) return;
+        buffers[m->handle].host = mmap64(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off64_t)argument.offset);
+    }
+    u64 *stamps = mmap(NULL, m->size * 2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (buffers[m->handle].host != MAP_FAILED && stamps != MAP_FAILED)
+        ranges[range_count++] = (Range){m->address & ADDRESS, m->size, buffers[m->handle].host + m->offset, stamps};
+}
+
+static void unmap(u64 address, u64 size) {
+    wait_until_idle();
+    for (int n = 0; n < range_count; n++)
+        if (ranges[n].va >= address && ranges[n].va < address + (size ? size : 1)) {
+            munmap(ranges[n].stamps, ranges[n].size * 2);
+            ranges[n--] = ranges[--range_count];
+        }
+}
+
+static void close_buffer(u32 handle) {
+    if (handle >= MOST || !buffers[handle].size) return;
+    wait_until_idle();
+    if (buffers[handle].host) munmap(buffers[handle].host, buffers[handle].size);
+    allocated -= buffers[handle].size;
+    buffers[handle].host = NULL, buffers[handle].size = 0;
+}
+
+static int locked_call(int fd, unsigned long kind, void *argument, Call *next) {
+    const u32 number = _IOC_NR(kind);
+    const u64 size = number == CREATE ? ((Create *)argument)->size : 0;
+    start();
+    if (number == GET_CAP && *(u64 *)argument == ADDFB2_MODIFIERS) return ((u64 *)argument)[1] = 0;  // the shim would print
+    if (number >= SYNC_CREATE && number <= SYNC_SIGNAL) return sync_call(number, argument);
+    if (number == GEM_CLOSE) close_buffer(*(u32 *)argument);
+    if (size > MOST_BYTES || allocated + size > MOST_BYTES) return errno = ENOMEM, -1;
+    const int result = next(fd, kind, argument);
+    const Mapping *m = argument;
+    if (result) return result;
+    allocated += size;
+    if (number == CREATE) buffers[*(u32 *)argument % MOST].size = size, buffers[*(u32 *)argument % MOST].host = NULL;
+    if (number == VA && (m->operation == MAPS || m->operation == REPLACES)) map(fd, m, next);
+    else if (number == VA) unmap(m->address & ADDRESS, m->size);
+    if (number == SUBMIT) submit(argument);
+    return result;
+}
+
+__attribute__((visibility("default"))) int ioctl(int fd, unsigned long kind, ...) {
+    static Call *next;
+    va_list list;
+    va_start(list, kind);
+    void *argument = va_arg(list, void *);
+    va_end(list);
+    if (!next) next = (Call *)dlsym(RTLD_NEXT, "ioctl");
+    if (_IOC_TYPE(kind) != 'd' || !getenv("VKDML_RADEON")) return next(fd, kind, argument);
+    pthread_mutex_lock(&lock);
+    const int result = locked_call(fd, kind, argument, next), error = errno;
+    pthread_mutex_unlock(&lock);
+    errno = error;
+    return result;
+}

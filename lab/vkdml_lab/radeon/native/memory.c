@@ -1,0 +1,224 @@
+// Loads, stores and atomics: issued at one time, done at another, and seen by the wave when it has waited for them. Loads of one
+// kind come back in their order, scalar loads in any; stores are done in any order but to the same words.
+static int is_shared(const Pending *p) { return p->i->op >= OP_ds_load; }
+static int is_time(void) { return !settings.late || (settings.late == 1 && draw() & 1); }
+
+// Whether the waves of a workgroup order their accesses of a word by barriers
+static void check_race(Wave *w, const Instruction *i, u32 at) {
+    enum { MANY = 0xffff };
+    SharedWord *word = &w->group->words[at / 4];
+    const u32 barriers = w->group->barriers + 1;  // 0: never
+    const int is_atomic = i->op == OP_ds_atomic, other_wrote = word->written_at == barriers && word->writer != w->index;
+    const int other_read = word->read_at == barriers && word->reader != w->index, writes = i->op != OP_ds_load;
+    if ((other_wrote && !(word->is_atomic && is_atomic)) || (writes && other_read)) found(w, LDS_RACE, i, at);
+    if (writes) word->is_written = 1, word->is_atomic = is_atomic, word->writer = w->index, word->written_at = barriers;
+    else word->reader = other_read ? MANY : w->index, word->read_at = barriers;
+}
+
+static void do_shared(Wave *w, Pending *p, int l, u32 k) {
+    const Instruction *i = p->i;
+    const u32 half = i->flags & TWO ? p->words / 2 : p->words;
+    const u32 at = (u32)p->address[l] + (k < half ? k * 4 : (u32)(i->immediate[1] - i->immediate[0]) + (k - half) * 4);
+    u32 *data = &p->data[k][l];
+    if (i->op == OP_ds_load) *data = 0;
+    if ((u64)at + i->size > w->group->lds_bytes) return found(w, OUTSIDE_LDS, i, at);
+    if (at % i->size) found(w, MISALIGNED, i, at);
+    if (i->op == OP_ds_load && !w->group->words[at / 4].is_written) found(w, UNWRITTEN_LDS, i, at);
+    check_race(w, i, at);
+    u8 *memory = w->group->lds + at;
+    if (i->op == OP_ds_load) memcpy(data, memory, i->size);
+    else if (i->op == OP_ds_store) memcpy(memory, data, i->size);
+    else *(u32 *)memory = atomic_of(i->immediate[1], *(u32 *)memory, *data);
+}
+
+static void do_sent_of_group(Wave *w);
+
+static void perform(Wave *w, Pending *p) {  // reads or writes memory
+    const Instruction *i = p->i;
+    View view = {0};
+    if (p->done) return;
+    p->done = 1;
+    for (u32 k = 0; i->op == OP_scalar_load && k < p->words; k++)
+        p->data[0][k] = p->address[k] ? load_scalar(w, i, p->address[k]) : 0;
+    for (int n = 0; is_shared(p) && n < w->shared.count && w->shared.of[n] != p; n++)  // in their order
+        if (is_shared(w->shared.of[n])) perform(w, w->shared.of[n]);
+    if (!is_shared(p) && p->loads) do_sent_of_group(w);
+    for (int l = 0; l < w->width; l++)
+        for (u32 k = 0; p->mask >> l & 1 && k < p->words; k++)
+            if (is_shared(p)) do_shared(w, p, l, k);
+            else if (!p->loads) store(w, i, p->address[l] + 4 * k, p->data[k][l]);
+            else p->data[k][l] = p->address[l] ? load(w, i, p->address[l] + 4 * k, &view) : 0;
+}
+
+static void finish(Wave *w, Pending *p) {  // registers get what was loaded
+    const Instruction *i = p->i;
+    for (u32 k = 0, r = i->to.reg; p->loads && k < p->words; k++, r++) {
+        if (i->op == OP_scalar_load) {
+            w->s[r] = p->data[0][k], w->scalar_written[r] = 1, w->scalar_due[r]--;
+            continue;
+        }
+        w->written[r] = 1, w->due[r]--;
+        for (int l = 0; l < w->width; l++) {
+            if (!(p->mask >> l & 1)) continue;
+            u32 word = p->data[k][l], *to = &w->v[r][l];
+            if (i->flags & SIGNED) word = i->size == 1 ? (u32)(i8)word : (u32)(i16)word;
+            *to = i->flags & D16 ? (*to & 0xffff0000) | (word & 0xffff) : i->flags & D16_HIGH ? (*to & 0xffff) | word << 16 : word;
+        }
+    }
+    free(p);
+}
+
+// Until so many are left. A count above 0 says nothing of scalar loads: it is what may be left of the others
+static void wait_until(Wave *w, Queue *q, int left) {
+    int ordered = 0;
+    for (int n = 0; n < q->count; n++) ordered += !left || q->of[n]->i->op != OP_scalar_load;
+    for (int n = 0; n < q->count && ordered > left;) {
+        Pending *p = q->of[n];
+        if (left && p->i->op == OP_scalar_load) n++;
+        else {
+            perform(w, p);
+            memmove(&q->of[n], &q->of[n + 1], (--q->count - n) * sizeof *q->of);
+            finish(w, p), ordered--;
+        }
+    }
+}
+
+static int overlap(const Pending *p, const Pending *q) {
+    const u64 bytes = p->words > 1 ? 4 * p->words : p->i->size, others = q->words > 1 ? 4 * q->words : q->i->size;
+    for (int l = 0; l < MOST_LANES && p->high > q->low && q->high > p->low; l++)
+        for (int m = 0; p->mask >> l & 1 && m < MOST_LANES; m++)
+            if (q->mask >> m & 1 && p->address[l] < q->address[m] + others && q->address[m] < p->address[l] + bytes) return 1;
+    return 0;
+}
+
+// The wave's stores to the same words that were issued before are done first
+static void perform_after(Wave *w, Pending *p) {
+    for (int n = 0; n < w->stores.count && w->stores.of[n] != p; n++)
+        if (!w->stores.of[n]->done && overlap(w->stores.of[n], p)) perform(w, w->stores.of[n]);
+}
+
+static void some_store(Wave *w) {
+    if (!w->stores.count) return;
+    Pending *p = w->stores.of[draw() % w->stores.count];
+    if (!p->done) perform_after(w, p), perform(w, p);
+}
+
+// "S_WAITCNT_DEPCTR" vm_vsrc(0): all accesses have left the wave. A core keeps their order, but a workgroup's waves may be on two
+static void send_all(Wave *w) {
+    for (int n = 0; n < w->shared.count; n++)
+        if (is_shared(w->shared.of[n])) perform(w, w->shared.of[n]);
+    for (int n = 0; n < w->stores.count; n++) w->stores.of[n]->sent = 1;
+    for (int n = 0; n < w->loads.count; n++) perform(w, w->loads.of[n]);
+}
+
+static void do_sent_of_group(Wave *w) {
+    for (Wave *of = w->group->waves; of < w->group->waves + w->group->wave_count; of++)
+        for (int n = 0; n < of->stores.count; n++)
+            if (of->stores.of[n]->sent) perform_after(of, of->stores.of[n]), perform(of, of->stores.of[n]);
+}
+
+static Pending *issue(Wave *w, Queue *q, const Instruction *i, u64 lanes, u32 words, int loads) {
+    if (q->count == MOST_PENDING) wait_until(w, q, 0);
+    Pending *p = malloc(sizeof *p);
+    p->i = i, p->mask = lanes, p->words = words, p->loads = loads, p->done = p->sent = 0, p->low = ~0ull, p->high = 0;
+    return q->of[q->count++] = p;
+}
+
+static void scalar_load(Wave *w, const Instruction *i) {
+    const Operand *base = &i->source[0];
+    const u64 va = read_scalar(w, i, base) & ADDRESS, offset = (u64)(i64)i->immediate[0] + read_scalar(w, i, &i->source[1]);
+    const u64 limit = base->words == 4 ? w->s[base->reg + 2] : ~0ull;  // of a descriptor
+    Pending *p = issue(w, &w->shared, i, 0, i->to.words, 1);
+    for (u32 k = 0, r = i->to.reg; k < p->words; k++, r++) {
+        const u64 at = (offset & ~3ull) + 4 * k;
+        if (at + 4 > limit && limit != ~0ull) found(w, OUTSIDE_BUFFER, i, at);
+        p->address[k] = at + 4 <= limit || limit == ~0ull ? (va & ~3ull) + at : 0;
+        if (w->scalar_due[r]++) found(w, EARLY_WRITE, i, 256 + r);
+        w->s[r] = 0x7fb0dead;
+    }
+    if (is_time()) perform(w, p);
+}
+
+// Each lane's address. Returns the lanes whose access is inside of the buffer
+static u64 addresses_of(Wave *w, const Instruction *i, u64 *address, u32 bytes) {
+    const Operand *o = &i->source[0], *base = &i->source[1];
+    const u32 align = i->size < 4 ? i->size : 4, *low = w->v[o->reg], *high = w->v[o->reg + 1];
+    const int shared = i->op >= OP_ds_load, global = !shared && i->op >= OP_global_load, buffer = !shared && !global;
+    const u64 start = shared ? 0 : read_scalar(w, i, base) & ADDRESS, shift = buffer ? (u32)read_scalar(w, i, &i->source[2]) : 0;
+    u64 lanes = exec_of(w);
+    if (o->kind == VECTOR) check_vector(w, i, o->reg, o->words);
+    if (buffer && w->s[base->reg + 1] >> 16 & 0x3fff) found(w, REFUSED, i, w->s[base->reg + 1]);  // a stride
+    for (int l = 0; l < w->width; l++) {
+        u64 at = o->kind == VECTOR ? low[l] : 0;
+        if (global) at = ((o->words == 2 ? (u64)high[l] << 32 : 0) + at + (i64)i->immediate[0]);
+        else at = (u32)(at + i->immediate[0]) + shift;
+        address[l] = shared ? at : (start + at) & ADDRESS;
+        if (!(lanes >> l & 1)) continue;
+        if (!shared && address[l] % align) found(w, MISALIGNED, i, at);
+        if (!buffer || at + bytes <= w->s[base->reg + 2]) continue;
+        found(w, OUTSIDE_BUFFER, i, at);
+        address[l] = 0, lanes &= ~(1ull << l);
+    }
+    return lanes;
+}
+
+// Memory of the wave's own, done at once: where a lane's registers are too few
+static void scratch(Wave *w, const Instruction *i) {
+    const Operand *o = &i->source[0];
+    const int stores = i->op == OP_scratch_store;
+    const u32 base = i->immediate[0] + (u32)read_scalar(w, i, &i->source[1]);
+    if (o->kind == VECTOR) check_vector(w, i, o->reg, 1);
+    if (stores) check_vector(w, i, i->to.reg, i->to.words);
+    for (u32 k = 0; k < i->to.words; w->written[i->to.reg + k++] = 1)
+        for (int l = 0; l < w->width; l++) {
+            const u32 at = (base + (o->kind == VECTOR ? w->v[o->reg][l] : 0)) / 4 + k;
+            u32 *word = w->scratch && at < SCRATCH_WORDS ? &w->scratch[at][l] : NULL, *reg = &w->v[i->to.reg + k][l];
+            if (!(exec_of(w) >> l & 1)) continue;
+            if (!word) found(w, OUTSIDE_BUFFER, i, 4 * at);
+            else if (stores) *word = *reg;
+            else *reg = *word;
+        }
+}
+
+static void hold(Wave *w, Pending *p, const Operand *o, u32 first) {  // what is stored
+    check_vector(w, p->i, o->reg, o->words);
+    for (u32 k = 0; k < o->words; k++) memcpy(p->data[first + k], w->v[o->reg + k], sizeof p->data[0]);
+    for (int l = 0; p->i->flags & D16_HIGH && l < MOST_LANES; l++) p->data[0][l] >>= 16;
+}
+
+static void expect(Wave *w, const Instruction *i, const Queue *other, u64 lanes) {  // garbage until it is waited for
+    for (u32 r = i->to.reg; r < (u32)i->to.reg + i->to.words; r++) {
+        if (w->due[r]++ && is_due(w, other, r, lanes)) found(w, EARLY_WRITE, i, r);
+        for (int l = 0; !(i->flags & (D16 | D16_HIGH)) && l < w->width; l++)
+            if (lanes >> l & 1) w->v[r][l] = 0x7fb0dead;
+    }
+}
+
+static void vector_memory(Wave *w, const Instruction *i) {
+    const int shared = i->op >= OP_ds_load, reads = i->op == OP_buffer_load || i->op == OP_global_load || i->op == OP_ds_load;
+    const int atomic = i->op == OP_buffer_atomic || i->op == OP_global_atomic, loads = reads || (atomic && i->flags & GLC);
+    const u32 words = i->to.words + (reads ? 0 : i->to2.words), bytes = words > 1 ? 4 * words : i->size;
+    const u64 lanes = exec_of(w);
+    u64 address[MOST_LANES];
+    const u64 inside = addresses_of(w, i, address, bytes);
+    Pending *p = issue(w, shared ? &w->shared : loads ? &w->loads : &w->stores, i, reads ? lanes : inside, words, loads);
+    memcpy(p->address, address, sizeof address);
+    for (int l = 0; l < w->width; l++)
+        if (inside >> l & 1) {
+            if (address[l] < p->low) p->low = address[l];
+            if (address[l] + bytes > p->high) p->high = address[l] + bytes;
+        }
+    if (!reads) hold(w, p, &i->to, 0);
+    if (i->to2.kind) hold(w, p, &i->to2, i->to.words);
+    if (!shared && (loads || atomic)) perform_after(w, p);
+    if (atomic) {
+        for (int l = 0; l < w->width; l++)
+            if (inside >> l & 1) p->data[0][l] = exchange(w, i, address[l], p->data[0][l]);
+        p->done = 1;
+    }
+    if (loads) expect(w, i, shared ? &w->loads : &w->shared, lanes);
+    if (!atomic && is_time()) {
+        if (loads || shared || !settings.late) perform_after(w, p), perform(w, p);
+        else some_store(w);
+    }
+}

@@ -1,0 +1,92 @@
+// The emulator, one library: loaded before the driver, it executes what the driver submits (README.md). shared.h, numbers.h and the
+// files *.inc are written by Python.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <immintrin.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef uint8_t u8; typedef uint16_t u16; typedef uint32_t u32; typedef uint64_t u64;
+typedef int8_t i8; typedef int16_t i16; typedef int32_t i32; typedef int64_t i64;
+#include "shared.h"
+#include "numbers.h"
+enum { MOST_LANES = 64, MOST_PENDING = 64, LINE_BYTES = 128, LINES = 64, SCALARS = 128, SCRATCH_WORDS = 64 };
+#define LOW32 0xffffffffull
+#define ADDRESS 0xffffffffffffull   // of a pointer; the rest repeats its highest bit
+
+// How hostile the GPU is. late: loads and stores end at once (0), at any time (1), as late as they may (2). caches: a core keeps lines
+// until they are invalidated. inexact: functions are wrong by what the guide allows, always alike for the same argument. resident:
+// workgroups at once. budget: instructions of a wave
+static struct { long seed, late, caches, inexact, resident, budget; } settings = {1, 1, 1, 1, 1024, 20000000};
+
+// A range of the GPU's addresses. stamps: of each word which store was its last (above 16 bits), and by which core
+typedef struct { u64 va, size; u8 *host; u64 *stamps; } Range;
+
+// A program as the server decoded it, for the code at an address. registers: the most that it names
+typedef struct Program {
+    struct Program *next;
+    u64 va;
+    u32 wave, bytes, number, count, registers;
+    u8 *code;
+    Instruction *instructions;
+} Program;
+
+// A load, store or atomic under way. done: memory was read or written. sent: its order among the core's accesses is fixed
+typedef struct {
+    const Instruction *i;
+    u8 loads, done, sent;
+    u32 words;
+    u64 mask, low, high, address[MOST_LANES];
+    u32 data[4][MOST_LANES];
+} Pending;
+typedef struct { Pending *of[MOST_PENDING]; int count; } Queue;
+
+// due: loads under way. The queues are what vmcnt, lgkmcnt and vscnt count
+typedef struct Group Group;
+typedef struct {
+    Group *group;
+    int index, state, pc, width, core, scc;
+    u32 pace, s[SCALARS], (*v)[MOST_LANES];
+    u64 steps;
+    u8 scalar_written[SCALARS], scalar_due[SCALARS], written[256], due[256];
+    Queue loads, shared, stores;
+    u32 (*scratch)[MOST_LANES];
+} Wave;
+enum { RUNS, AT_BARRIER, OVER };
+
+// A workgroup. Of each word of shared memory: who wrote and read it last, and after how many barriers
+typedef struct { u32 written_at, read_at; u16 writer, reader; u8 is_written, is_atomic; } SharedWord;
+struct Group { u32 number, barriers, lds_bytes; int wave_count; Wave *waves; u8 *lds; SharedWord *words; };
+
+typedef struct {
+    const Program *program;
+    u32 groups[3], threads, wave, waves, lds_bytes, registers, mode, user[16], user_count, wgp;
+    u8 has_group_id[3], has_group_size, has_scratch;
+} Dispatch;
+
+static u64 random_state = 88172645463325252ull;
+static inline u32 draw(void) {  // a random number (xorshift)
+    random_state ^= random_state << 13, random_state ^= random_state >> 7, random_state ^= random_state << 17;
+    return (u32)(random_state >> 20);
+}
+static inline float float_of(u32 word) { float f; memcpy(&f, &word, 4); return f; }
+static inline u32 word_of(float f) { u32 word; memcpy(&word, &f, 4); return word; }
+
+static Range *range_of(u64 va, u64 bytes);
+#include "arithmetic.c"
+#include "registers.c"
+#include "alu.c"
+#include "caches.c"
+#include "memory.c"
+#include "waves.c"
+#include "server.c"
+#include "packets.c"
+#include "interpose.c"
+#include "control.c"

@@ -1,0 +1,93 @@
+// Registers, and what is found where they are read and written: never written, or a load to them is under way.
+static Report report;
+
+static void found(const Wave *w, u32 kind, const Instruction *i, u64 detail) {  // each kind and place once, with a count
+    const int pc = i ? i->pc : -1;
+    for (u32 n = 0; n < report.found_count; n++)
+        if (report.found[n].kind == kind && report.found[n].pc == pc) return (void)report.found[n].count++;
+    if (report.found_count < MOST_FOUND) report.found[report.found_count++] = (Found){kind, pc, w ? w->group->number : 0, 1, detail};
+}
+
+static inline u64 exec_of(const Wave *w) { return w->width == 64 ? (u64)w->s[EXEC + 1] << 32 | w->s[EXEC] : w->s[EXEC]; }
+static inline void set_exec(Wave *w, u64 lanes) {
+    w->s[EXEC] = (u32)lanes;
+    if (w->width == 64) w->s[EXEC + 1] = (u32)(lanes >> 32);
+}
+
+// Whether a load to the register is under way in lanes that are active
+static int is_due(const Wave *w, const Queue *q, u32 reg, u64 lanes) {
+    for (int n = 0; n < q->count; n++) {
+        const Operand *to = &q->of[n]->i->to;
+        if (to->kind == VECTOR && q->of[n]->loads && reg - to->reg < to->words && q->of[n]->mask & lanes) return 1;
+    }
+    return 0;
+}
+
+static void check_due(Wave *w, u32 kind, const Instruction *i, u32 reg) {
+    if (is_due(w, &w->loads, reg, exec_of(w)) || is_due(w, &w->shared, reg, exec_of(w))) found(w, kind, i, reg);
+}
+
+static void check_vector(Wave *w, const Instruction *i, u32 reg, u32 words) {
+    for (u32 r = reg; r < reg + words; r++) {
+        if (w->due[r]) check_due(w, EARLY_READ, i, r);
+        if (!w->written[r] && exec_of(w)) found(w, UNWRITTEN_VECTOR, i, r);
+    }
+}
+
+static u64 read_scalar(Wave *w, const Instruction *i, const Operand *o) {
+    if (o->kind == CONSTANT) return o->words == 2 ? (u64)(i64)(i32)o->value : o->value;
+    if (o->kind != SCALAR || o->reg == NULL_REG) return 0;
+    if (o->reg == SCC_REG) return w->scc;
+    const int words = o->words >= 2 ? 2 : 1;
+    for (int r = o->reg; r < o->reg + words; r++) {
+        if (w->scalar_due[r]) found(w, EARLY_READ, i, 256 + r);
+        if (!w->scalar_written[r]) found(w, UNWRITTEN_SCALAR, i, 256 + r);
+    }
+    return words == 2 ? (u64)w->s[o->reg + 1] << 32 | w->s[o->reg] : w->s[o->reg];
+}
+
+static void write_scalar(Wave *w, const Instruction *i, const Operand *o, u64 value) {
+    if (o->kind != SCALAR || o->reg == NULL_REG) return;
+    for (int n = 0; n < (o->words >= 2 ? 2 : 1); n++) {
+        const int r = o->reg + n;
+        if (w->scalar_due[r]) found(w, EARLY_WRITE, i, 256 + r);
+        w->s[r] = (u32)(value >> 32 * n), w->scalar_written[r] = 1;
+    }
+}
+
+static u64 read_lanes(Wave *w, const Instruction *i, const Operand *o) {  // a bit of each lane
+    Operand mask = *o;
+    mask.words = w->width / 32;
+    return read_scalar(w, i, &mask) & (w->width == 64 ? ~0ull : LOW32);
+}
+
+// A source's word in each lane, with its modifiers: the register's own memory if there are none
+static const u32 *read_vector(Wave *w, const Instruction *i, const Operand *o, u32 *copy) {
+    if (o->kind == VECTOR) {
+        check_vector(w, i, o->reg, 1);
+        if (!o->modifiers) return w->v[o->reg];
+        memcpy(copy, w->v[o->reg], sizeof w->v[0]);
+    } else {
+        const u32 word = (u32)read_scalar(w, i, o);
+        for (int l = 0; l < MOST_LANES; l++) copy[l] = word;
+    }
+    const u32 modifiers = o->modifiers, mask = modifiers & (WORD | HALF) ? 0xffff : modifiers & BYTE ? 0xff : ~0u;
+    const u32 shift = (modifiers & HIGH ? 16 : 0) + (modifiers & ODD ? 8 : 0);
+    for (int l = 0; modifiers && l < MOST_LANES; l++) {
+        copy[l] = copy[l] >> shift & mask;
+        if (modifiers & HALF) copy[l] = word_of(from_half(copy[l]));
+        if (modifiers & ABS) copy[l] &= 0x7fffffff;
+        if (modifiers & NEG) copy[l] ^= 0x80000000;
+    }
+    return copy;
+}
+
+static void write_vector(Wave *w, const Instruction *i, u32 reg, const u32 *words) {
+    if (w->due[reg]) check_due(w, EARLY_WRITE, i, reg);
+    const u64 lanes = exec_of(w);
+    w->written[reg] = 1;
+    if (lanes == (w->width == 64 ? ~0ull : LOW32)) memcpy(w->v[reg], words, w->width * sizeof *words);
+    else
+        for (int l = 0; l < w->width; l++)
+            if (lanes >> l & 1) w->v[reg][l] = words[l];
+}

@@ -1,0 +1,180 @@
+// The waves of a dispatch: one runs for a few instructions, then another one, in a random order and each at a pace of its own.
+
+static int branches(const Wave *w, u16 op) {
+    const int is_vcc_zero = !(w->s[VCC] | (w->width == 64 ? w->s[VCC + 1] : 0));
+    switch (op) {
+    case OP_s_branch: return 1;
+    case OP_s_cbranch_scc0: return !w->scc;
+    case OP_s_cbranch_scc1: return w->scc;
+    case OP_s_cbranch_vccz: return is_vcc_zero;
+    case OP_s_cbranch_vccnz: return !is_vcc_zero;
+    case OP_s_cbranch_execz: return !exec_of(w);
+    default: return exec_of(w) != 0;
+    }
+}
+
+// Instructions between lanes and scalars, or across lanes
+static void across_lanes(Wave *w, const Instruction *i, u32 *result, u32 *second) {
+    const Operand *from = &i->source[0];
+    const u64 lanes = exec_of(w);
+    u32 lane = i->source[1].kind ? (u32)read_scalar(w, i, &i->source[1]) & (w->width - 1) : lanes ? __builtin_ctzll(lanes) : 0;
+    if (i->op == OP_v_readfirstlane_b32 || i->op == OP_v_readlane_b32)
+        write_scalar(w, i, &i->to, read_vector(w, i, from, result)[lane]);
+    else if (i->op == OP_v_writelane_b32)
+        w->v[i->to.reg][lane] = (u32)read_scalar(w, i, from), w->written[i->to.reg] = 1;
+    else {  // "V_SWAP_B32"
+        memcpy(result, read_vector(w, i, from, result), MOST_LANES * sizeof *result);
+        memcpy(second, read_vector(w, i, &i->to, second), MOST_LANES * sizeof *second);
+        write_vector(w, i, i->to.reg, result);
+        write_vector(w, i, from->reg, second);
+    }
+}
+
+static void other(Wave *w, const Instruction *i, u32 *result, u32 *second, const Dispatch *d) {
+    switch (i->op) {
+    case OP_nothing: case OP_buffer_gl1_inv: break;  // a GPU's middle cache has nothing that its first one had not
+    case OP_buffer_gl0_inv: cleaned[w->core] = ++now; break;
+    case OP_s_endpgm:
+        wait_until(w, &w->stores, 0), wait_until(w, &w->loads, 0), wait_until(w, &w->shared, 0);
+        w->state = OVER;
+        break;
+    case OP_s_barrier: if (d->waves > 1) w->state = AT_BARRIER; break;
+    case OP_s_waitcnt: wait_until(w, &w->loads, i->immediate[0]), wait_until(w, &w->shared, i->immediate[1]); break;
+    case OP_s_waitcnt_vscnt: wait_until(w, &w->stores, i->immediate[0]); break;
+    case OP_s_waitcnt_depctr: if (!(i->immediate[0] >> 2 & 7) && !(d->wgp && d->waves > 1)) send_all(w); break;
+    case OP_s_getpc_b64: write_scalar(w, i, &i->to, d->program->va + i->pc + 4); break;
+    case OP_scalar_load: scalar_load(w, i); break;
+    case OP_scratch_load: case OP_scratch_store: scratch(w, i); break;
+    default:
+        if (i->op >= OP_buffer_load) vector_memory(w, i);
+        else across_lanes(w, i, result, second);
+    }
+}
+
+static void step(Wave *w, const Dispatch *d) {
+    const Instruction *i = &d->program->instructions[w->pc];
+    u32 result[MOST_LANES], second[MOST_LANES];
+    int next = w->pc + 1;
+    d->program->instructions[w->pc].runs++;
+    if (w->stores.count && draw() % (settings.late == 2 ? 1024 : 16) == 0) some_store(w);
+    if (i->op <= LAST_VECTOR) {
+        vector(w, i, result);
+        if (i->flags & DUAL) {  // both read before one writes
+            vector(w, i + 1, second);
+            write_vector(w, i + 1, i[1].to.reg, second);
+            next++;
+        }
+        write_vector(w, i, i->to.reg, result);
+    } else if (i->op <= LAST_WIDE) {
+        wide_of(w, i, result, second);
+        write_vector(w, i, i->to.reg, result);
+        write_vector(w, i, i->to.reg + 1, second);
+    } else if (i->op <= LAST_COMPARING) {
+        const u64 bits = bits_of(w, i, result);
+        if (i->op <= LAST_CARRYING) write_vector(w, i, i->to.reg, result), write_scalar(w, i, &i->to2, bits);
+        else if (i->flags & SETS_EXEC) set_exec(w, bits);
+        else write_scalar(w, i, &i->to, bits);
+    } else if (i->op <= LAST_SCALAR)
+        scalar(w, i);
+    else if (i->op >= OP_s_branch && i->op <= OP_s_cbranch_execnz)
+        next = branches(w, i->op) ? i->target : next;
+    else
+        other(w, i, result, second, d);
+    w->pc = next;
+}
+
+// A wave as the hardware starts it ("Initial Wave State"); what it does not set is noise that looks like NaN
+static void start_wave(Wave *w, const Dispatch *d, Group *group, int index, int slot) {
+    u32 (*v)[MOST_LANES] = w->v, at = 0;
+    const u32 number = group->number, left = d->threads - index * d->wave;
+    const u32 id[3] = {number % d->groups[0], number / d->groups[0] % d->groups[1], number / d->groups[0] / d->groups[1]};
+    *w = (Wave){.v = v, .scratch = w->scratch, .group = group, .index = index, .width = d->wave, .core = 2 * slot + (d->wgp ? index & 1 : 0)};
+    w->pace = (u32)(1000 * pow(0.05, draw() % 1000 / 1000.0));
+    for (u32 r = 0; r < d->registers; r++)
+        for (int l = 0; l < MOST_LANES; l++) v[r][l] = r ? 0x7fc00000 ^ (draw() & 0xffffff) << 3 : index * d->wave + l;
+    for (int r = 0; r < SCALARS; r++) w->s[r] = draw() * 2654435761u;
+    for (; at < d->user_count; at++) w->s[at] = d->user[at], w->scalar_written[at] = 1;
+    for (int n = 0; n < 3; n++)
+        if (d->has_group_id[n]) w->s[at] = id[n], w->scalar_written[at++] = 1;
+    if (d->has_group_size) w->s[at] = (u32)!index << 31 | index << 20 | d->waves, w->scalar_written[at++] = 1;
+    if (d->has_scratch) w->s[at] = 0, w->scalar_written[at] = 1;  // where the wave's begins
+    set_exec(w, left >= d->wave ? (d->wave == 64 ? ~0ull : LOW32) : (1ull << left) - 1);
+    w->scalar_written[EXEC] = w->scalar_written[EXEC + 1] = w->written[0] = 1;
+}
+
+static void start_group(Group *group, const Dispatch *d, u32 number, int slot) {
+    group->number = number, group->barriers = 0;
+    for (u32 n = 0; n < d->lds_bytes / 4; n++) ((u32 *)group->lds)[n] = 0x7fc00000 ^ draw(), group->words[n] = (SharedWord){0};
+    for (u32 n = 0; n < d->waves; n++) start_wave(&group->waves[n], d, group, n, slot);
+}
+
+// Waves at a barrier go on when all that have not ended are there. Returns how many have not ended
+static int meet(Group *group) {
+    int count[3] = {0};
+    for (int n = 0; n < group->wave_count; n++) count[group->waves[n].state]++;
+    if (count[AT_BARRIER] && !count[RUNS]) {
+        group->barriers++;
+        for (int n = 0; n < group->wave_count; n++)
+            if (group->waves[n].state == AT_BARRIER) group->waves[n].state = RUNS;
+    }
+    return group->wave_count - count[OVER];
+}
+
+static void set_denormals(u32 mode) {  // "MODE": bit 4 keeps those of sources, bit 5 those of results
+    const u32 usual = 0x1f80, zero_sources = 0x40, zero_results = 0x8000;
+    _mm_setcsr(usual | (mode >> 4 & 1 ? 0 : zero_sources) | (mode >> 5 & 1 ? 0 : zero_results));
+}
+
+// Runs all workgroups of a dispatch, at most settings.resident at a time and in a random order
+static void run_waves(const Dispatch *d) {
+    static const int bursts[] = {1, 1, 2, 5, 20, 100};
+    const int total = d->groups[0] * d->groups[1] * d->groups[2];
+    const int slots = settings.resident < total ? (int)settings.resident : total, waves = slots * d->waves;
+    const size_t lds_words = d->lds_bytes / 4;
+    Group *groups = calloc(slots, sizeof *groups);
+    Wave *all = calloc(waves, sizeof *all);
+    u32 (*registers)[MOST_LANES] = malloc((size_t)waves * d->registers * sizeof *registers), *lds = malloc(slots * lds_words * 4 + 1);
+    SharedWord *words = malloc(slots * lds_words * sizeof *words + 1);
+    int *order = malloc(total * sizeof *order), *live = malloc(slots * sizeof *live), next = 0, living = 0, ok = 1;
+    const u32 csr = _mm_getcsr();
+    began = now;
+    set_denormals(d->mode);
+    for (int n = 0; n < total; n++) {  // shuffled
+        const int k = draw() % (n + 1);
+        order[n] = order[k], order[k] = n;
+    }
+    u32 (*scratch_of)[SCRATCH_WORDS][MOST_LANES] = d->has_scratch ? calloc(waves, sizeof *scratch_of) : NULL;
+    for (int n = 0; n < waves; n++) all[n].v = registers + (size_t)n * d->registers, all[n].scratch = scratch_of ? scratch_of[n] : NULL;
+    for (int n = 0; n < slots; n++) {
+        groups[n] = (Group){.wave_count = d->waves, .waves = all + n * d->waves, .lds_bytes = d->lds_bytes,
+                            .lds = (u8 *)(lds + n * lds_words), .words = words + n * lds_words};
+        start_group(&groups[n], d, order[next++], n);
+        live[living++] = n;
+    }
+    while (living && ok) {
+        Wave *w = NULL;
+        for (int tries = 0; !w; tries++) {
+            Wave *drawn = &groups[live[draw() % living]].waves[draw() % d->waves];
+            if (drawn->state == RUNS && (tries > 50 || draw() % 1000 <= drawn->pace)) w = drawn;
+        }
+        const Instruction *i = NULL;
+        for (int burst = bursts[draw() % 6]; burst && w->state == RUNS; burst--, w->steps++, report.executed++) {
+            i = &d->program->instructions[w->pc];
+            step(w, d);
+        }
+        if (w->steps > (u64)settings.budget) found(w, ENDLESS, i, w->steps), ok = 0;
+        for (u32 n = 0; n < report.found_count; n++) ok &= report.found[n].kind != FAULT && report.found[n].kind != REFUSED;
+        const int slot = (int)(w->group - groups);
+        if (w->state == RUNS || meet(w->group)) continue;
+        if (next < total) start_group(&groups[slot], d, order[next++], slot);
+        else
+            for (int n = 0; n < living; n++)
+                if (live[n] == slot) live[n] = live[--living];
+    }
+    for (int n = 0; n < 3 * waves; n++) {  // of those that did not end
+        Queue *q = n % 3 == 0 ? &all[n / 3].loads : n % 3 == 1 ? &all[n / 3].shared : &all[n / 3].stores;
+        while (q->count) free(q->of[--q->count]);
+    }
+    _mm_setcsr(csr);
+    free(groups), free(all), free(registers), free(scratch_of), free(lds), free(words), free(order), free(live);
+}

@@ -1,0 +1,112 @@
+"""The process above those that use the GPU: it decodes their programs, and collects what they report."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import socketserver
+import struct
+import threading
+from collections import Counter
+from ctypes import sizeof
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vkdml_lab.radeon import decoder, disassembler, instructions, structures
+from vkdml_lab.radeon.structures import FINDINGS, NOTED, VECTOR, Instruction, Report
+
+_REPORT = 2
+# A request: its kind, the width of a wave, bytes. An answer: the program's number, its instructions and its vector registers
+_NUMBERS = struct.Struct("III")
+_MODULES = b"".join(Path(str(module.__file__)).read_bytes() for module in (decoder, disassembler, instructions, structures))
+
+
+@dataclass
+class Server:
+    """libraries: the folder with LLVM's. programs: where decoded ones are kept."""
+
+    chip: str
+    libraries: Path
+    programs: Path
+    lines: list[dict[int, str]] = field(default_factory=list)  # of each program by its number
+    totals: Counter[str] = field(default_factory=Counter)
+    findings: Counter[tuple[str, str]] = field(default_factory=Counter)  # by kind and where
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def decode(self, code: bytes, wave: int) -> bytes:
+        """The answer for a program: no instructions where it is refused, which is a finding."""
+        path = self.programs / hashlib.sha256(b"".join([code, _MODULES, f"{self.chip} {wave}".encode()])).hexdigest()
+        lines: list[disassembler.Line] = []
+        packed, registers = b"", 0
+        try:
+            if not path.exists():
+                lines = disassembler.lines(self.libraries, self.chip, code, wave)
+                made = decoder.program(lines)
+                used = (one.reg + one.words for i in made for one in (i.to, i.to2, *i.source) if one.kind == VECTOR)
+                new = path.with_suffix(f".{os.getpid()}")
+                new.write_bytes(pickle.dumps((lines, b"".join(map(bytes, made)), max(used, default=0))))
+                new.rename(path)
+            lines, packed, registers = pickle.loads(path.read_bytes())
+        except decoder.Refused as refused:
+            self.findings["REFUSED", str(refused)] += 1
+        self.lines.append({pc: text for pc, text, _ in lines})
+        return _NUMBERS.pack(len(self.lines) - 1, len(packed) // sizeof(Instruction), registers) + packed
+
+    def add(self, report: Report) -> None:
+        """Counts a dispatch."""
+        self.totals["dispatches"] += 1
+        for name in ("executed", "nanoseconds", "loaded", "from_memory"):
+            self.totals[name] += getattr(report, name)
+        lines = self.lines[report.program] if report.program < len(self.lines) else {}
+        for found in report.found[:report.found_count]:
+            place = f"program {report.program}: {found.pc:#06x} {lines.get(found.pc, '')}"
+            where = place if found.pc in lines else f"{found.detail:#x}"
+            self.findings[list(FINDINGS)[found.kind], where] += found.count
+
+    def is_clean(self) -> bool:
+        """Whether nothing was found that may be a fault."""
+        return all(kind in NOTED for kind, _ in self.findings)
+
+    def summary(self) -> str:
+        """What to print at the end."""
+        n = self.totals
+        said = [f"radeon: {n['dispatches']:,} dispatches of {len(self.lines)} programs, "
+                f"{n['executed']:,} instructions of waves "
+                f"in {n['nanoseconds'] / 1e9:.1f} s, {n['loaded']:,} bytes loaded, {n['from_memory']:,} past a core's cache"]
+        for kind, text in FINDINGS.items():
+            places = [(where, count) for (of, where), count in self.findings.items() if of == kind]
+            said += [f"radeon: {text}: {len(places)} places{' (noted)' if kind in NOTED else ''}"] if places else []
+            said += [f"    {where} ({count:,} times)" for where, count in places[:2 if kind in NOTED else 8]]
+        return "\n".join(said)
+
+
+class _Connection(socketserver.BaseRequestHandler):
+    server: Listener
+
+    def handle(self) -> None:
+        while len(header := self._bytes(_NUMBERS.size)) == _NUMBERS.size:
+            kind, wave, length = _NUMBERS.unpack(header)
+            data, state = self._bytes(length), self.server.state
+            with state.lock:
+                if kind == _REPORT:
+                    state.add(Report.from_buffer_copy(data))
+                else:
+                    self.request.sendall(state.decode(data, wave))
+
+    def _bytes(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count and (part := self.request.recv(count - len(data))):
+            data += part
+        return data
+
+
+class Listener(socketserver.ThreadingUnixStreamServer):
+    """Serves in threads, until the process ends."""
+
+    daemon_threads = True
+
+    def __init__(self, path: Path, state: Server) -> None:
+        self.state = state
+        super().__init__(str(path), _Connection)
+        threading.Thread(target=self.serve_forever, daemon=True).start()

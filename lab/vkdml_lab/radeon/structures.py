@@ -1,0 +1,84 @@
+"""The structures that Python and C share. They are written here once: `c_text` gives the C of them."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_int32, c_uint8, c_uint16, c_uint32, c_uint64
+from typing import Any
+
+KINDS_OF_OPERANDS = ["NONE", "VECTOR", "SCALAR", "CONSTANT"]
+NONE, VECTOR, SCALAR, CONSTANT = range(4)
+VCC, NULL, M0, EXEC, SCC = 106, 124, 125, 126, 253  # scalar registers with names, by their numbers in the machine code
+# How an operand is read. HIGH, WORD and BYTE select bits, ODD the second byte of what HIGH left. HALF: a float16 of v_fma_mix
+MODIFIERS = {name: 1 << bit for bit, name in enumerate(["NEG", "ABS", "HIGH", "HALF", "WORD", "BYTE", "ODD"])}
+# Of a vector instruction's result, then of an access to memory
+FLAGS = {name: 1 << bit for bit, name in enumerate([
+    "CLAMP", "CLAMP_HALF", "TIMES2", "TIMES4", "HALVED", "TO_HIGH", "DUAL", "SETS_EXEC", "GLC", "OFFEN", "TWO", "SIGNED", "D16",
+    "D16_HIGH"])}
+# What may be wrong beside numbers; the texts are shown
+FINDINGS = {
+    "EARLY_READ": "a register is read before its load is waited for",
+    "EARLY_WRITE": "a register is written before its load is waited for",
+    "UNWRITTEN_VECTOR": "a vector register is read that was never written",
+    "UNWRITTEN_SCALAR": "a scalar register is read that was never written",
+    "UNWRITTEN_LDS": "shared memory is read that was never written",
+    "OUTSIDE_BUFFER": "an access outside of a buffer",
+    "OUTSIDE_LDS": "an access outside of the shared memory",
+    "OUTSIDE_REGISTERS": "a register that the wave does not have",
+    "MISALIGNED": "a misaligned access",
+    "LDS_RACE": "waves of a workgroup access a word of shared memory without a barrier between them",
+    "STALE": "a cache may hold an older value: it was not invalidated after another core's store",
+    "UNORDERED": "memory is read that an earlier dispatch may still write",
+    "FAULT": "an access to an address where there is no memory",
+    "ENDLESS": "a wave does not end",
+    "REFUSED": "the emulator does not know it",
+}
+# No faults: what was never written is noise, and results are wrong where it matters. Compilers let lane masks begin with any
+# bits, and a workgroup that gives up reads shared memory that it fetched nothing into
+NOTED = {"UNWRITTEN_SCALAR", "UNWRITTEN_VECTOR", "UNWRITTEN_LDS"}
+MOST_FOUND = 64  # places that one dispatch reports
+
+
+class Operand(ctypes.Structure):
+    """words: of 32 bits, from register `reg` on. value: of a constant."""
+
+    _fields_ = [*((name, c_uint8) for name in ("kind", "reg", "words", "modifiers")), ("value", c_uint32)]
+
+
+class Instruction(ctypes.Structure):
+    """op: its number in the instruction table. size: bytes of an element in memory. immediate: an offset, or counts to wait
+    for. target: the index that a branch goes to. pc: its address from the program's beginning. runs: how often it ran.
+    """
+
+    _fields_ = [("op", c_uint16), ("size", c_uint16), ("flags", c_uint32), ("immediate", c_int32 * 2), ("target", c_int32),
+                ("pc", c_int32), ("runs", c_uint32), ("to", Operand), ("to2", Operand), ("source", Operand * 3)]
+
+
+class Found(ctypes.Structure):
+    """A finding: its number in FINDINGS, where, and how often. detail: an address or a register."""
+
+    _fields_ = [("kind", c_uint32), ("pc", c_int32), ("group", c_uint32), ("count", c_uint32), ("detail", c_uint64)]
+
+
+class Report(ctypes.Structure):
+    """A dispatch that has ended. program: as the server numbered it. loaded: bytes, of which from_memory passed no cache."""
+
+    _fields_ = [("program", c_uint32), ("found_count", c_uint32), ("executed", c_uint64), ("loaded", c_uint64),
+                ("from_memory", c_uint64), ("nanoseconds", c_uint64), ("found", Found * MOST_FOUND)]
+
+
+def c_text() -> str:
+    """The C of all that is above."""
+    def member(name: str, kind: Any) -> str:
+        length = getattr(kind, "_length_", None)
+        names = {c_uint8: "uint8_t", c_uint16: "uint16_t", c_uint32: "uint32_t", c_int32: "int32_t", c_uint64: "uint64_t"}
+        element = kind._type_ if length else kind
+        return f"{names.get(element, element.__name__)} {name}{f'[{length}]' if length else ''};"
+
+    registers = {"VCC": VCC, "NULL_REG": NULL, "EXEC": EXEC, "SCC_REG": SCC, "MOST_FOUND": MOST_FOUND}
+    lines = [f"enum {{ {', '.join(names)} }};" for names in (KINDS_OF_OPERANDS, FINDINGS)]
+    for row in (registers, MODIFIERS, FLAGS):
+        lines.append(f"enum {{ {', '.join(f'{name} = {value}' for name, value in row.items())} }};")
+    for one in (Operand, Instruction, Found, Report):
+        lines.append(f"typedef struct {{ {' '.join(member(*field[:2]) for field in one._fields_)} }} {one.__name__};")
+    return "\n".join(lines)
