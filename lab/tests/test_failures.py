@@ -1,5 +1,7 @@
 """What `vkdml conformance` says of failures. Records are made up, but for those of the last tests."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,8 +10,7 @@ from vkdml.operators import cells
 from vkdml_lab.conformance import failures
 from vkdml_lab.conformance.suite import Chosen
 from vkdml_lab.suite import recording
-from vkdml_lab.suite.support import Case as Problem
-from vkdml_lab.suite.support import check, make_desc, random_arrays, run_on_device
+from vkdml_lab.suite.support import check, drawn_case, make_desc, run_on_device
 
 RAN = {"schedule": "stepped", "kernels": ["cpu/lstm_lanes"], "options": {"schedule": "stepped", "rows": 2}}
 WRONG = {"tensor": "OutputSequenceTensor", "at": [0, 1, 3, 2], "axes": ["t", "direction", "row", "unit"], "said": "found 0, expected 1",
@@ -114,10 +115,9 @@ def recorded(monkeypatch):
 
 def failed_record(device, arrays):
     """The record of a case whose results are compared with those of other weights."""
-    desc = make_desc(cells.RNN, 3, 3, 5, 9)
-    case = Problem(desc, None, random_arrays(desc, np.random.default_rng(0)))
+    case = drawn_case(make_desc(cells.RNN, 3, 3, 5, 9))
     results = run_on_device(device, case)
-    wrong = Problem(desc, None, {**case.arrays, **arrays})
+    wrong = replace(case, arrays={**case.arrays, **arrays})
     with pytest.raises(AssertionError) as raised:
         check(wrong, results)
     return str(raised.value)

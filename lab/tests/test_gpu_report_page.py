@@ -19,11 +19,10 @@ def peer(library, t, b, h, seconds, way="host", **changes):
 
 
 def schedule(way, step, estimate, problem="gru-100x1x256x256", **changes):
-    return {"problem": problem, "T": 100, "B": 1, "I": 256, "H": 256, "cell": "gru", "type": "float32", "schedule": way, "runs": 50, "gave up": 0, "right": True, "seconds": step * 1e-4,
+    return {**peer("vkdml", 100, 1, 256, step * 1e-4), "problem": problem, "schedule": way, "runs": 50, "gave up": 0,
             "step us": step, "step estimate us": estimate, "phases": 1, **changes}
 
 
-PLAN = {"figures of": "RTX 3090", "meeting": 2.5e-6, "seen": 0.5e-6, "dispatch": 5e-6}
 RIGHT = {"right": True, "tests": "all passed"}
 MANY = {"right": True, "count": 468, "of": 518}
 
@@ -34,7 +33,6 @@ MANY = {"right": True, "count": 468, "of": 518}
     ([], "Not checked."),
     ([found(CONFORMANCE, [MANY]), found(SCHEDULES, [RIGHT, RIGHT])], "Yes**, all that was checked (conformance 468 of 518, schedules 2)."),
     ([found(CONFORMANCE, [RIGHT], 1, 9)], "Yes**, all that was checked (conformance 1), so far: conformance is not done."),
-    ([found(CONFORMANCE, [RIGHT]), found(SCHEDULES, [{"not checked": "all runs gave up"}])], "so far: schedules is not done."),
     ([found(CONFORMANCE, [RIGHT]), found(SCHEDULES, [RIGHT, {"right": False, "failed": "wrong"}])],
      "No**: 1 results have not passed (schedules)."),
     ([found(CONFORMANCE, [RIGHT]), found(SCHEDULES, stopped={"failed": "crashed"})], "Not known**: schedules failed."),
@@ -126,18 +124,15 @@ def test_meetings_and_the_model():
         "**Flow or barrier?** not checked: no problem ran both ways without giving up.",
         "**How far is the model off?** Not checked.",
         "**What should the table of GPUs say?** Not checked: nothing could be fitted to 0 runs."]
-
-
-def test_what_always_gave_up_is_no_win():
-    rows = [schedule("persistent, barrier", 8.0, 4.0),
-            {"problem": "gru-100x1x256x256", "schedule": "persistent, flow", "runs": 50, "gave up": 50, "not checked": "all runs gave up"}]
+    rows[-1] = {"problem": rows[-1]["problem"], "schedule": "persistent, flow", "runs": 50, "gave up": 50, "not checked": "all gave up"}
     assert "not checked: no problem ran both ways" in model.faster(rows)
 
 
 # The page
 
 def test_answers_stand_before_any_table(device):
-    facts = [{"table": PLANNED, "fact": name, "value": value} for name, value in PLAN.items()]
+    facts = [{"table": PLANNED, "fact": name, "value": value}
+             for name, value in {"figures of": "RTX 3090", "meeting": 2.5e-6, "seen": 0.5e-6, "dispatch": 5e-6}.items()]
     page = first_page.report(device.info, [
         found(DEVICES, facts), found(CONFORMANCE, [RIGHT]), found(SCHEDULES, [schedule("stepped", 1.0, 1.0)]),
         found(PEERS, both((100, 1, 256, 2.0))), found(CEILINGS, done=0, steps=0),

@@ -53,17 +53,13 @@ def test_lengths_that_vary(comparison, monkeypatch):
 
 
 @pytest.mark.device
-def test_what_matters_most_comes_first(tmp_path):
-    """vkdml beside the processor's library at five shapes, then what else this GPU runs; each library that is named is known."""
+def test_the_steps(tmp_path):
+    """What matters most comes first; each has a name of its own, and each library is known."""
     steps = part.steps(Job(tmp_path))
-    names = [step.name for step in steps]
-    assert names[:10] == [*(f"{case.name} with vkdml, onnxruntime-cpu" for case in part.FIRST),
-                          *(f"{case.name} with torch-gpu, onnxruntime-webgpu, openvino-gpu" for case in part.FIRST)]
     assert [step.first for step in steps] == [True] * 10 + [False] * (len(steps) - 10)
-    assert len(set(names)) == len(names)
-    assert {OURS, part.CPU, *part.ON_GPU, *part.OTHER_TYPES, *part.OTHERS_ON_CPU} <= {
-        peer.name for peer in peers(select_device(None), [])}
-    assert {case.batch for case in part.SECOND} == {1, 16, 64}
+    assert len({step.name for step in steps}) == len(steps)
+    known = {peer.name for peer in peers(select_device(None), [])}
+    assert {OURS, part.CPU, *part.ON_GPU, *part.OTHER_TYPES, *part.OTHERS_ON_CPU} <= known
 
 
 @pytest.mark.parametrize(("library", "key"), [("torch-gpu", "not checked"), (f"{OURS}-float16", "failed")])

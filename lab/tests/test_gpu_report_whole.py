@@ -1,7 +1,6 @@
 """The whole report in its quick form, on CPU drivers: as they are, and told to be discrete GPUs."""
 
 import os
-import re
 import subprocess
 import sys
 import zipfile
@@ -12,7 +11,6 @@ from vkdml_lab.bench.peers import SWIFTSHADER
 from vkdml_lab.gpu_report.found import FAILED, PASSED, Found
 from vkdml_lab.gpu_report.parts import CEILINGS, DEVICES, PARTS, PEERS, SCHEDULES, VALIDATION
 from vkdml_lab.gpu_report.problems import QUICK, WAYS
-from vkdml_lab.gpu_report.running import ROOT
 
 # Python runs a module of this name at its start, so that all processes of a report are told: 4 is VkPhysicalDeviceType's CPU
 DISCRETE = "from vkdml.engine.vulkan import queries\nqueries._TYPES[4] = 'discrete'\n"
@@ -48,12 +46,7 @@ def test_on_this_driver(tmp_path):
     assert parts[CEILINGS].rows[-1]["gflops"] > 0
     assert list((tmp_path / "report" / "candidates" / "tuning").glob("*/*.json"))
     with zipfile.ZipFile(tmp_path / "report.zip") as archive:
-        names = archive.namelist()
-        for name in names:
-            text = archive.read(name).decode(errors="replace")
-            for private in (str(tmp_path), str(ROOT), sys.prefix, os.uname().nodename, os.path.expanduser("~") + "/"):
-                assert not re.search(rf"(?<!\w){re.escape(private)}(?!\w)", text), f"{private} is in {name}"
-    assert {"report/report.md", *(f"report/{part.name}/{part.name}.md" for part in PARTS)} <= set(names)
+        assert {"report/report.md", *(f"report/{part.name}/{part.name}.md" for part in PARTS)} <= set(archive.namelist())
 
 
 @pytest.mark.device

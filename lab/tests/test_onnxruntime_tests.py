@@ -3,7 +3,7 @@
 import pytest
 
 pytest.importorskip("onnxruntime")
-from vkdml_lab.onnxruntime_tests.__main__ import main, passed_with
+from vkdml_lab.onnxruntime_tests.__main__ import main
 from vkdml_lab.packages.__main__ import _IMPORT, changed
 
 TESTS = '''
@@ -42,14 +42,6 @@ def test_run_on_both(tmp_path, capsys):
     assert ["onnxruntime_test_few", "1", "1", "0", "1", "1"] in [line.split() for line in said.splitlines()]
     assert "onnxruntime only: onnxruntime_test_few TestSessions.test_private\n    AssertionError" in said
     assert "neither: onnxruntime_test_few TestSessions.test_backend\n    AssertionError: vkdml.onnx" in said
-
-
-@pytest.mark.parametrize(("theirs", "ours", "kind"), [
-    ("", "", "both"), ("", "wrong", "onnxruntime only"), ("wrong", "", "vkdml only"), ("wrong", "wrong", "neither"),
-    ("", "skipped", "onnxruntime only"), ("skipped", "wrong", "skipped"),
-])
-def test_kinds(theirs, ours, kind):
-    assert passed_with(theirs, ours) == kind
 
 
 @pytest.mark.parametrize(("line", "expected"), [

@@ -1,12 +1,15 @@
-"""Children that end, hang, and leave others behind."""
+"""Children that end, hang, and leave others behind; and workers, which answer questions until they crash or hang."""
 
 import os
+import signal
 import sys
+import threading
 import time
 
 import pytest
 
-from vkdml_lab.processes import supervise
+from vkdml_lab import ROOT
+from vkdml_lab.processes import Worker, WorkerError, supervise
 
 PARENT = """
 import subprocess, sys, time
@@ -52,3 +55,41 @@ def test_who_goes_on_does_not_hang(tmp_path):
     ended = run(tmp_path, text, grows=tmp_path / "results", silence=0.8, seen=lambda: seen.append(1))
     assert ended.code == 0
     assert seen
+
+
+WORKER = """
+import os, sys, time
+from vkdml_lab.processes import serve
+
+class Answers:
+    def twice(self, number):
+        return 2 * number
+
+    def sleep(self):
+        print("about to sleep", flush=True)
+        time.sleep(100)
+
+serve(Answers(), sys.argv[-1])
+"""
+
+
+@pytest.mark.parametrize(("number", "said"), [
+    (signal.SIGSEGV, "crashed: SIGSEGV: about to sleep"), (signal.SIGSTOP, "hung: no answer to sleep in 2 s")])
+def test_a_worker_that_does_not_answer(number, said, tmp_path):
+    """The question fails, those after it too, until another one is started. An error leaves the worker as it is."""
+    (tmp_path / "answers.py").write_text(WORKER)
+    worker = Worker("answers", [], {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT / "lab")])}, tmp_path, 2)
+    try:
+        worker.start()
+        assert worker.ask("twice", 3) == 6
+        with pytest.raises(WorkerError, match="AttributeError: .*no attribute 'thrice'"):
+            worker.ask("thrice", 3)
+        threading.Timer(0.3, os.kill, (worker.pid, number)).start()
+        with pytest.raises(WorkerError, match=said):
+            worker.ask("sleep")
+        with pytest.raises(WorkerError, match="ended by what was asked before"):
+            worker.ask("twice", 3)
+        worker.start()
+        assert worker.ask("twice", 4) == 8
+    finally:
+        worker.close()

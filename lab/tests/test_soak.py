@@ -94,10 +94,10 @@ def test_a_short_soak(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("code", "ended"), [
-    ("import os; os.kill(os.getpid(), 11)", "crashed: SIGSEGV"), ("import time; time.sleep(60)", "hung: no progress in 2 s"),
-    ("raise SystemExit(3)", "crashed: exit code 3"), ("raise ValueError", "ended by an error")])
+    ("import time; time.sleep(60)", "hung: no progress in 2 s"), ("raise SystemExit(3)", "crashed: exit code 3"),
+    ("raise ValueError", "ended by an error")])
 def test_a_process_that_ends_is_told_with_its_call(code, ended, tmp_path, monkeypatch):
-    call = Call.from_json(json.dumps(json.loads(REGRESSION)))
+    call = Call.from_json(REGRESSION)
     (tmp_path / "7.call").write_text(call.to_json())
     monkeypatch.setattr(soak, "SILENCE", 2)
     monkeypatch.setattr(soak, "COMMAND", ["-c", code])
@@ -119,7 +119,6 @@ def test_calls_that_fail_are_told(tmp_path, monkeypatch):
     monkeypatch.setattr(running, "run", run)
     monkeypatch.setattr(worker, "beats", lambda operators: {})
     monkeypatch.setattr(worker, "warm_up", lambda operators, **drawn: None)
-    monkeypatch.setattr(Life, "_recordings", lambda life, seed: [])
     monkeypatch.setattr(worker, "drawn", lambda seed: {"steps": [1, 2, 3], "rows": [1, 2, 3, 4]})
     monkeypatch.setattr(Life, "_recordings", lambda life, seed: [])
     Life(tmp_path / "1.jsonl", 1, 0).run()

@@ -7,7 +7,7 @@ import pytest
 
 from vkdml.engine.vulkan.spirv import load
 from vkdml.operators import cells, element_types
-from vkdml.planning.loop_dispatches import pack, time_loop
+from vkdml.planning.loop_dispatches import time_loop
 from vkdml.planning.options import Options
 from vkdml.planning.plan import Measured, as_measured, best, described, fallbacks, plan, ranked
 from vkdml.planning.tiling import Target
@@ -44,77 +44,6 @@ def test_halves_are_stored_by_kernels_of_their_own_where_the_device_can():
             for old, new in zip(getattr(before, part), getattr(now, part), strict=True):
                 stores = not {*problem.outputs}.isdisjoint(old.writes)
                 assert new == replace(old, kernel=f"halves/{old.kernel}" if is_stored_so and stores else old.kernel)
-
-
-@pytest.mark.parametrize(("info", "fused"), [(GPU, False), (CPU, False), (CPU, True)])
-def test_buffers_are_bound_by_their_blocks(info, fused):
-    target = Target(make_problem(4, 3, 10, 45, cell=cells.LSTM), info, Options(schedule="sequence", fused=fused))
-    tiling = best(target)
-    *projections, loop = time_loop(target, tiling)
-    expected_push = {
-        "first_step": 0, "last_step": 4, "phase": 0, "gates_step": 0, "steps": 4, "batch": 3, "tiles": tiling.loop.tiles,
-        "last_slot": 0,
-        "lengths_stride_b": 1, "input_stride_t": 30, "input_stride_b": 10, "input_stride_i": 1,
-        "sequence_stride_t": 135, "sequence_stride_d": 135, "sequence_stride_b": 45, "sequence_stride_h": 1,
-        **{f"{name}_stride_{letter}": stride for name in ("initial_h", "single", "initial_c", "cell_single")
-           for letter, stride in zip("dbh", (135, 45, 1))}}
-    of_input = {"Input": "InputTensor", "InputWeights": "packed input weights"}
-    assert loop.buffers == {
-        "State": "state", "HiddenWeights": "packed recurrent weights", "SequenceLengths": "SequenceLengthsTensor",
-        "HiddenInit": "HiddenInitTensor", "CellMemInit": "CellMemInitTensor", "OutputSequence": "OutputSequenceTensor",
-        "OutputSingle": "OutputSingleTensor", "OutputCellSingle": "OutputCellSingleTensor",
-        **(of_input if fused else {"Gates": "gates"})}
-    assert set(loop.writes) == {"state", "OutputSequenceTensor", "OutputSingleTensor", "OutputCellSingleTensor"}
-    assert loop.push == expected_push
-    for projection in projections:
-        assert projection.buffers == of_input | {"SequenceLengths": "SequenceLengthsTensor", "Gates": "gates"}
-        assert (projection.writes, projection.push) == (("gates",), expected_push)
-    assert [dispatch.buffers for dispatch in pack(target, tiling)] == [
-        {"Weights": "WeightTensor", "Bias": "BiasTensor", "Packed": "packed input weights"},
-        {"Weights": "RecurrenceTensor", "Bias": "BiasTensor", "Peephole": "PeepholeTensor", "Packed": "packed recurrent weights"}]
-
-
-@pytest.mark.parametrize(("options", "meeting"), [
-    (Options(schedule="stepped"), set()), (Options(meeting="barrier"), {"meeting"}), (Options(meeting="flow"), {"meeting"})])
-def test_parts_have_the_outputs_of_steps_and_the_end_has_those_of_the_last(options, meeting):
-    """So that what runs where parts gave up finds the initial states that a last state may replace."""
-    first, project, *steps, end = plan(make_problem(2, 3, 10, 45, cell=cells.LSTM), GPU, options).execute
-    assert (first.kernel, project.kernel, end.kernel) == ("gpu/begin", "gpu/projection", "gpu/end")
-    assert set(first.buffers.values()) == {"state", "meeting", "HiddenInitTensor", "CellMemInitTensor"}
-    assert set(first.writes) == {"state", "meeting"}
-    for step in steps:
-        assert set(step.buffers.values()) == {
-            "state", "gates", "packed recurrent weights", "SequenceLengthsTensor", "OutputSequenceTensor", *meeting}
-        assert set(step.writes) == {"state", "OutputSequenceTensor", *meeting}
-    assert set(end.buffers.values()) == {"state", "meeting", "SequenceLengthsTensor", "OutputSingleTensor", "OutputCellSingleTensor"}
-    assert set(end.writes) == {"OutputSingleTensor", "OutputCellSingleTensor"}
-
-
-def test_without_last_states_parts_have_no_end():
-    problem = make_problem(2, 3, 10, 45, OutputSingleTensor=None)
-    assert [dispatch.kernel for dispatch in plan(problem, GPU, Options(meeting="flow")).execute] == [
-        "gpu/begin", "gpu/projection", "gpu/gru_flow"]
-
-
-def test_what_is_left_out_is_not_bound():
-    optional = dict.fromkeys(["SequenceLengthsTensor", "HiddenInitTensor", "BiasTensor", "OutputSequenceTensor"])
-    target = Target(make_problem(4, 3, 10, 45, **optional), GPU, Options(schedule="sequence", fused=False))
-    tiling = best(target)
-    projection, loop = time_loop(target, tiling)
-    assert set(projection.buffers) == {"Input", "InputWeights", "Gates"}
-    assert set(loop.buffers) == {"State", "HiddenWeights", "Gates", "OutputSingle"}
-    assert loop.writes == ("state", "OutputSingleTensor")
-    assert [set(dispatch.buffers) for dispatch in pack(target, tiling)] == [{"Weights", "Packed"}] * 2
-
-
-def test_numbers_that_the_resident_kernels_share():
-    loop = plan(make_problem(4, 3, 10, 45), CPU, Options(resident=True)).execute[-1].constants
-    assert (loop["ARRAY_COLUMNS"], loop["SHARED_SLOTS"]) == (32, 2)
-
-
-def test_a_kernel_does_not_know_the_input_that_is_projected():
-    loops = [plan(make_problem(9, 3, inputs, 45), GPU, Options(schedule="sequence")).execute[-1].constants for inputs in (10, 300)]
-    assert loops[0] == loops[1]
 
 
 @pytest.mark.parametrize(("element", "strides", "in_vecs"), [

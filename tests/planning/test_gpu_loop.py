@@ -7,7 +7,6 @@ import pytest
 
 from vkdml.engine.trust.tuner import likely
 from vkdml.operators import cells, element_types
-from vkdml.operators.checks import round_up
 from vkdml.planning.families.gpu_loop import column_groups, loops_of, packed_units, registers, resident_workgroups
 from vkdml.planning.loop_dispatches import time_loop
 from vkdml.planning.options import SCHEDULES, Options
@@ -72,25 +71,23 @@ def test_all_tilings_of_a_problem_share_packed_weights():
 
 # Tilings
 
-def test_units_and_loads_add_up():
-    for _, loops in of_sizes(SIZES, (1, 9)):
+def test_loops_add_up_and_are_within_the_devices_limits():
+    for info, loops in of_sizes(SIZES, (1, 4, 9, 70)):
         for loop in loops:
             assert loop.workgroup % (8 * loop.column_groups) == 0
-            assert loop.turn_units * loop.column_groups == loop.workgroup
+            assert loop.turn_units * loop.column_groups == loop.workgroup <= info.max_workgroup_invocations
             assert loop.parts * loop.part_units >= loop.problem.hidden > (loop.parts - 1) * loop.part_units
             assert loop.register_loads + loop.shared_loads + loop.streamed_loads == loop.group_loads
             assert min(loop.register_loads, loop.shared_loads, loop.streamed_loads) >= 0
             assert loop.streamed_loads % loop.stream_loads == 0
             assert loop.group_loads * loop.column_groups == loop.hidden.loads
             assert loop.turns == 1 or (loop.schedule, loop.register_loads, loop.shared_loads) == ("sequence", 0, 0)
-
-
-def test_workgroups_are_within_the_devices_limits():
-    for info, loops in of_sizes(SIZES, (1, 70)):
-        for loop in loops:
-            assert loop.workgroup <= info.max_workgroup_invocations
             assert loop.shared_bytes + 48 <= info.max_shared_memory  # with arrays of one vec4 that are never used
             assert loop.constants["TILE_VECS"] * 16 == (loop.tile_bytes if loop.shared_state else 0)
+            if loop.register_loads:
+                assert registers(loop, gpu_rates(info)) <= gpu_rates(info).invocation_registers
+                assert loop.weight_registers <= gpu_rates(info).most_weights
+
 
 
 @pytest.mark.parametrize("shared_loads", [1, 8, 1000])
@@ -104,41 +101,6 @@ def test_forced_shared_memory_is_within_the_devices_limits(shared_loads):
     assert set(in_turns) == {0}
 
 
-def test_what_stays_has_registers():
-    for info, loops in of_sizes(SIZES, (4,)):
-        for loop in loops:
-            if loop.register_loads:
-                assert registers(loop, gpu_rates(info)) <= gpu_rates(info).invocation_registers
-                assert loop.weight_registers <= gpu_rates(info).most_weights
-
-
-def in_flow(name, sizes, element, **forced):
-    options = Options(schedule="persistent", meeting="flow", **forced)
-    (loop,) = (loop for loop in all_loops(make_problem(*sizes, element=element), GPUS[name], options) if loop.meeting == "flow")
-    return registers(loop, gpu_rates(GPUS[name]))
-
-
-@pytest.mark.parametrize(("rows", "taken"), [(2, 72), (4, 80)])
-def test_registers_of_16_bit_weights(rows, taken):
-    """What Mesa's compiler takes: the margin has to be enough, as NVIDIA's GPUs hand out 8 at once."""
-    expected = 1.15 * in_flow("RTX 3090", (50, 64, 256, 256), element_types.FLOAT16, rows=rows, workgroup=128)
-    assert round_up(int(expected), 8) >= taken
-
-
-def test_registers_of_weights_from_shared_memory():
-    """Mesa's compiler spills there: more than the 128 that there are."""
-    assert in_flow("A770", (50, 3, 70, 100), element_types.FLOAT32, rows=2, workgroup=64, register_loads=6, shared_loads=1) > 128
-
-
-def test_workgroups_take_registers_of_whole_subgroups():
-    """416 invocations are 512 on Adreno, of 128 each, which leaves 96 registers of an invocation."""
-    info = GPUS["Adreno 740"]
-    loops = all_loops(make_problem(50, 3, 70, 100, 2), info, Options(workgroup=416))
-    assert loops
-    for loop in loops:
-        assert registers(loop, gpu_rates(info)) <= 96 or not loop.register_loads
-
-
 @pytest.mark.parametrize("name", ALL_DEVICES)
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 def test_every_device_can_step_any_h(name, cell):
@@ -149,14 +111,6 @@ def test_every_device_can_step_any_h(name, cell):
         assert loops
         assert all(loop.rows == 1 for loop in loops if not loop.shared_state)
         assert best(Target(problem, info, Options(schedule="stepped")))
-
-
-def test_vectors_stay_in_the_buffer_where_they_do_not_fit():
-    loop = best(Target(make_problem(2, 3, 10, 5000), SMALLEST, Options(schedule="stepped"))).loop
-    assert not loop.shared_state
-    assert loop.constants["TILE_VECS"] == loop.constants["FIRST_SUM"] == 0
-    with pytest.raises(Exception, match=r"options.schedule: found 'sequence'"):
-        best(Target(make_problem(2, 3, 10, 5000), SMALLEST, Options(schedule="sequence")))
 
 
 # A group for each tile would be more workgroups than run side by side, so rows of other batches go through one after the other
@@ -190,62 +144,8 @@ def test_a_cpu_driver_runs_as_many_parts_as_it_has_cores():
     assert resident_workgroups(best(target).loop, target) == 3
 
 
-# Options
-
-@pytest.mark.parametrize("forced", [
-    {"schedule": "stepped", "workgroup": 96, "rows": 3}, {"schedule": "persistent", "parts": 4, "meeting": "barrier"},
-    {"meeting": "flow", "register_loads": 1, "shared_loads": 2}, {"schedule": "sequence", "rows": 5, "workgroup": 192},
-    {"schedule": "stepped", "register_loads": 0}], ids=str)
-def test_a_forced_option_runs(forced):
-    loop = best(Target(make_problem(9, 7, 10, 100), GPUS["RTX 3090"], Options(**forced))).loop
-    assert (loop.kernel, {name: getattr(loop, name) for name in forced}) == ("gpu/gru", forced)
-
-
-@pytest.mark.parametrize(("forced", "said"), [
-    ({"fused": True}, "options.fused: found True; expected False"),
-    ({"schedule": "sequence", "meeting": "flow"}, "options.meeting: found 'flow'; expected None with schedule = 'sequence'"),
-    ({"workgroup": 40}, "options.workgroup: found 40; expected a multiple of 32, at most 1024"),
-    ({"workgroup": 2048}, "options.workgroup: found 2048; expected a multiple of 32, at most 1024"),
-    ({"schedule": "persistent", "register_loads": 100}, "options.register_loads: found 100; expected "),
-    ({"schedule": "persistent", "shared_loads": 100}, "options.shared_loads: found 100; expected "),
-    ({"schedule": "sequence", "workgroup": 32, "shared_loads": 1}, "options.shared_loads: found 1; expected 0 with schedule = 'sequence', workgroup"),
-    ({"schedule": "stepped", "parts": 60}, "options.parts: found 60; expected "),
-    ({"schedule": "stepped", "units_at_once": 2}, "options.units_at_once: found 2; expected 1 with schedule = 'stepped'"),
-    ({"schedule": "stepped", "shared_state": False}, "options.shared_state: found False; expected True"),
-], ids=lambda value: str(value) if isinstance(value, dict) else "")
-def test_what_cannot_be_forced_is_refused(forced, said):
-    with pytest.raises(Exception, match="DML_GRU_OPERATOR_DESC") as refusal:
-        best(Target(make_problem(9, 7, 10, 100), GPUS["RTX 3090"], Options(**forced)))
-    assert said in str(refusal.value)
-
 
 # Dispatches
-
-def pieces(problem, info, options):
-    """Kernels with their steps, phases and last slots, and the tiling."""
-    target = Target(problem, info, options)
-    tiling = best(target)
-    found = [(dispatch.kernel.removeprefix("gpu/"), dispatch.push["first_step"], dispatch.push["last_step"],
-              dispatch.push["phase"], dispatch.push["last_slot"]) for dispatch in time_loop(target, tiling)]
-    return found, tiling
-
-
-def test_stepped_begins_once():
-    found, _ = pieces(make_problem(2, 3, 10, 45), GPU, Options(schedule="stepped"))
-    assert found == [("begin", 0, 1, 0, 0), ("projection", 0, 2, 0, 0), ("gru_stepped", 0, 1, 0, 0), ("gru_stepped", 0, 1, 1, 0),
-                     ("gru_stepped", 1, 2, 0, 0), ("gru_stepped", 1, 2, 1, 0), ("end", 1, 2, 0, 0)]
-
-
-def test_the_last_h_is_found_where_the_projection_comes_in_chunks():
-    """Of 5 steps each, which 3 do not divide."""
-    problem = make_problem(12, 3, 10, 45, cell=cells.RNN)
-    of_step = best(Target(problem, GPU, Options(meeting="flow"))).projection.step_bytes
-    found, tiling = pieces(problem, GPU, Options(meeting="flow", chunk_steps=3, workspace_bytes=5 * of_step))
-    assert (tiling.loop.chunk_steps, tiling.projection.chunk_steps) == (3, 5)
-    assert found == [
-        ("begin", 0, 3, 0, 0), ("projection", 0, 5, 0, 0), ("rnn_flow", 0, 3, 0, 0), ("begin", 3, 5, 0, 3), ("rnn_flow", 3, 5, 0, 0),
-        ("projection", 5, 10, 0, 0), ("begin", 5, 8, 0, 2), ("rnn_flow", 5, 8, 0, 0), ("begin", 8, 10, 0, 3), ("rnn_flow", 8, 10, 0, 0),
-        ("projection", 10, 12, 0, 0), ("begin", 10, 12, 0, 2), ("rnn_flow", 10, 12, 0, 0), ("end", 10, 12, 0, 0)]
 
 
 def test_beginnings_and_ends_have_an_invocation_for_all():

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from vkdml.operators import cells, element_types
-from vkdml.planning import profiles
+from vkdml.operators import element_types
 from vkdml.planning.families.gpu_projection import projections
 from vkdml.planning.options import Options
 from vkdml.planning.plan import best
@@ -47,30 +46,6 @@ def test_many_samples_get_large_tiles_and_few_get_workgroups_for_all_cores():
     assert (many.rows, many.group_units) == (128, 32)
     assert few.groups_of_units >= LARGE.compute_units
     assert many.workgroup > few.workgroup
-
-
-def test_few_registers_get_few_sums():
-    """Of a GPU with 128 of them: sums, and a tile's next block, must not spill."""
-    problem = make_problem(64, 64, 1024, 1024, cell=cells.LSTM)
-    sums = [tiling.samples_at_once * tiling.units_at_once * len(problem.cell.gates)
-            for tiling in (chosen(problem, replace(LARGE, vendor=INTEL, compute_units=32)), chosen(problem, LARGE))]
-    assert sums == [32, 64]
-
-
-def test_a_block_has_no_more_columns_than_there_are():
-    """But 4 vecs, which small tiles multiply at once."""
-    loads = {inputs: [tiling.block_loads for tiling in all_tilings(make_problem(10, 10, inputs, 70), LARGE)] for inputs in (7, 32)}
-    assert loads == {7: [2, 4, 4, 4, 4], 32: [2, 4, 8, 8, 8]}
-
-
-@pytest.mark.parametrize("units", [82, 10])
-def test_seconds_are_bounded_by_the_multiply_adds(units):
-    """At 4096 samples, 3 gates of 1024 units and 1024 columns: half of the peak at least, and never more than it."""
-    info = replace(LARGE, compute_units=units)
-    problem, rates = make_problem(64, 64, 1024, 1024, SequenceLengthsTensor=None), profiles.gpu_rates(info)
-    seconds = chosen(problem, info).seconds(64, rates)
-    at_peak = 4096 * 3072 * 1024 / (rates.units * rates.lanes * rates.clock)
-    assert at_peak < seconds < 2 * at_peak
 
 
 def test_iterations_are_those_of_blocks_and_of_the_search_for_samples():

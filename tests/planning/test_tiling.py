@@ -1,14 +1,69 @@
-"""Sizes that follow from a tiling: whatever a kernel reads or writes has its place."""
+"""What is chosen, what runs instead, that the model ranks what it should, and that whatever a kernel reads or writes has its place."""
+
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 
-from vkdml.operators import element_types
-from vkdml.planning import tiling as sizes
+from vkdml.operators import cells
 from vkdml.planning.options import Options
-from vkdml.planning.plan import best, tilings
+from vkdml.planning.plan import best, fallbacks, tilings
 from vkdml.planning.tiling import Target
-from vkdml_lab.suite.devices import CPU, GPUS, devices, make_problem, problems
+from vkdml_lab.suite.devices import CPU, DEVICES, GPU, GPUS, devices, make_problem, problems
+
+
+@pytest.mark.parametrize(("info", "options"), [
+    *((info, options) for info in (replace(CPU, cores=2), GPU, GPUS["RTX 3090"]) for options in (
+        Options(), Options(meeting="barrier"), Options(meeting="flow", rows=4), Options(register_loads=0, shared_loads=1))),
+], ids=str)
+def test_a_fallback_has_the_same_weights_and_room(info, options):
+    target = Target(make_problem(100, 9, 256, 256, cell=cells.LSTM), info, replace(options, schedule="persistent"))
+    for tiling in tilings(target):
+        for other in fallbacks(target, tiling):
+            assert (other.loop.schedule, other.loop.meeting) in (("sequence", None), ("stepped", None))
+            assert other.loop.spins == 0
+            assert (other.input, other.loop.hidden, other.projection) == (tiling.input, tiling.loop.hidden, tiling.projection)
+            assert other.loop.units == tiling.loop.units
+            assert other.loop.states_bytes <= tiling.loop.states_bytes
+            assert other.loop.workgroup <= info.max_workgroup_invocations
+
+
+def test_steps_that_would_be_too_many_to_record_are_no_choice():
+    schedules = [{tiling.loop.schedule for tiling in tilings(Target(make_problem(steps, 1, 64, 512), GPUS["RTX 3090"]))}
+                 for steps in (1000, 1001)]
+    assert schedules == [{"sequence", "stepped", "persistent"}, {"sequence", "persistent"}]  # a step of a GRU has two phases
+
+
+def chosen(problem, info, **forced):
+    return best(Target(problem, info, Options(**forced)))
+
+
+def step_seconds(tiling, info):
+    return tiling.step_seconds(Target(tiling.problem, info))
+
+
+@pytest.mark.parametrize("info", DEVICES.values(), ids=list(DEVICES))
+def test_more_takes_longer(info):
+    sizes = [(10, 1, 64, 64), (20, 1, 64, 64), (20, 64, 64, 64), (20, 64, 64, 300), (20, 64, 512, 300)]
+    targets = [Target(make_problem(*size), info) for size in sizes]
+    seconds = [best(target).run_seconds(target) for target in targets]
+    assert seconds[0] > 0
+    assert seconds == sorted(seconds)
+
+
+def test_a_long_sequence_is_not_stepped():
+    """Each phase of a step is a dispatch that waits."""
+    target = Target(make_problem(500, 1, 64, 64), GPU)
+    sequence, stepped = (chosen(target.problem, GPU, schedule=name).seconds(target) for name in ("sequence", "stepped"))
+    assert stepped > sequence + 2 * 499 * target.profile.rates.dispatch
+
+
+def test_a_gpu_with_one_row_meets_in_flow():
+    """A barrier waits for arrivals and for who counts them, and a dispatch for the one before: and all have the same work."""
+    info, problem = GPUS["RTX 3090"], make_problem(250, 1, 64, 512)
+    flow, barrier, stepped = (step_seconds(chosen(problem, info, workgroup=512, **forced), info)
+                              for forced in ({"meeting": "flow"}, {"meeting": "barrier"}, {"schedule": "stepped"}))
+    assert flow < barrier < stepped
 
 
 @settings(max_examples=30, deadline=None, derandomize=True)
@@ -30,34 +85,3 @@ def test_every_row_unit_and_column_has_its_place(problem, info):
             assert projection.group_units * projection.groups_of_units >= loop.units
             assert projection.tiles(7) * projection.rows >= 7 * problem.batch
             assert projection.input is tiling.input
-
-
-@pytest.mark.parametrize(("element", "of_a_number"), [("FLOAT32", 4), ("FLOAT16", 4), ("BFLOAT16", 4), ("FLOAT64", 8)])
-def test_bytes(element, of_a_number):
-    """Of 9 rows and 32 units of 40 columns: h before and after a step, and its update gate; three gates and a place for a fourth."""
-    element = getattr(element_types, element)
-    problem = make_problem(2, 9, 40, 32, element=element)
-    forced = {"workgroup": 32, "fused": False} if element.pairs else {"rows": 9}
-    tiling = best(Target(problem, CPU, Options(lanes=False, schedule="sequence", **forced)))
-    weight, units = 2 if element.itemsize == 2 else of_a_number, 32 if element.pairs else 64  # with padding
-    assert tiling.internal == {
-        sizes.PACKED_INPUT: units * (40 * 3 * weight + 4 * of_a_number),
-        sizes.PACKED_HIDDEN: units * (32 * 3 * weight + 4 * of_a_number),
-        sizes.STATE: 3 * 9 * 32 * of_a_number,
-        sizes.GATES: 2 * 9 * units * 4 * of_a_number,
-    }
-
-
-def test_parts_meet_in_a_buffer_of_their_own():
-    """A word that says whether they gave up, and a counter for each direction and group of rows, in lines of the cache."""
-    loop = (tiling := best(Target(make_problem(5, 9, 8, 64, 2), GPUS["RTX 3090"], Options(meeting="barrier", rows=4)))).loop
-    assert loop.tiles == 3
-    assert tiling.internal[sizes.MEETING] == (1 + 2 * 3) * 64
-    assert tiling.internal[sizes.STATE] == loop.states_bytes
-
-
-@pytest.mark.parametrize(("batch", "lengths", "skips"), [(128, {}, True), (129, {}, False), (8, {"SequenceLengthsTensor": None}, False)])
-def test_the_projection_skips_padding(batch, lengths, skips):
-    """Where there is some, and few rows to look through."""
-    projection = best(Target(make_problem(5, batch, 8, 64, **lengths), CPU, Options(fused=False))).projection
-    assert projection.skips_padding == skips

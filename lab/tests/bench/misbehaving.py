@@ -1,7 +1,6 @@
-"""A worker's library that crashes, hangs, is wrong or refuses."""
+"""A worker's library that crashes, is wrong or refuses."""
 
 import os
-import time
 
 import numpy as np
 
@@ -17,7 +16,7 @@ class Library:
         if behaviour == "unavailable":
             raise UnavailableError("no such device")
         self.result = np.nan if behaviour == "wrong" else 0
-        self.behave = {"crash": os.abort, "hang": lambda: time.sleep(60), "wrong": lambda: None, "refuse": self.refuse}[behaviour]
+        self.behave = {"crash": os.abort, "wrong": lambda: None, "refuse": self.refuse}[behaviour]
 
     def refuse(self):
         raise ValueError("three steps\nare too many")

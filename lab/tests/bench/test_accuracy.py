@@ -9,13 +9,6 @@ from vkdml.operators import cells
 from vkdml_lab.bench import accuracy
 
 
-def test_errors_are_in_ulp_of_at_least_the_floor():
-    expected = np.array([1.0, 1.5, 0.25, 1e-6, 0.0])
-    result = expected + np.array([2.0**-23, 2.0**-22, -2.0**-25, 2.0**-27, 2.0**-26])
-    np.testing.assert_array_equal(accuracy.errors(result, expected, "float32"), [1, 2, 1, 1, 2])
-    assert accuracy.errors(np.array([1 + 2.0**-10]), np.array([1.0]), "float16") == [1]
-
-
 @pytest.mark.parametrize("cell", [cells.GRU, cells.LSTM, cells.RNN], ids=lambda cell: cell.name)
 def test_others_get_the_same_problem(cell):
     """Gates in their order and all biases: else they would be off by more than rounding."""

@@ -1,4 +1,7 @@
-"""Samples of workers that are slow, hang or are wrong."""
+"""Workers: samples of slow and wrong ones, and that they run only while they are asked."""
+
+import time
+from pathlib import Path
 
 import pytest
 
@@ -7,15 +10,6 @@ from vkdml_lab.bench import measure
 from vkdml_lab.bench.cases import Case
 from vkdml_lab.bench.peers import OURS
 from vkdml_lab.bench.processes import Process
-
-
-def test_a_worker_that_hangs_is_ended():
-    process = Process(misbehaving("hang"))
-    process.open()
-    process.patience = 0.2
-    [result] = measure.measure(TINY, [process], 2)
-    process.close()
-    assert "hung: no answer to prepare" in result.error
 
 
 def test_a_wrong_result_has_no_time():
@@ -41,3 +35,18 @@ def test_a_very_slow_first_call_is_the_only_one(monkeypatch):
     process.close()
     assert result.seconds == [result.first_call]
     assert result.way == "host"
+
+
+@pytest.mark.device
+def test_a_worker_runs_only_while_it_is_asked():
+    process = Process(table()["onnxruntime-cpu"])
+    process.open()
+    status = Path(f"/proc/{process.pid}/status")
+    for _ in range(100):
+        if "State:\tT (stopped)" in status.read_text():
+            break
+        time.sleep(0.01)
+    else:
+        raise AssertionError("it still runs")
+    assert process.ask("prepare", TINY) == ["host"]
+    process.close()

@@ -1,6 +1,5 @@
 """The pictures, of a report that is made up."""
 
-import numpy as np
 import pytest
 from matplotlib.text import Text
 
@@ -42,19 +41,6 @@ def test_without_results_of_ours_there_is_nothing_to_show(report, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_with_vulkan_comes_first_and_each_beside_what_it_is_compared_with():
-    assert [worker["name"] for worker in pictures.ordered(WORKERS)] == [OURS, "iree", "vkdml-other1", "webgpu", "some-cpu"]
-
-
-def test_other_devices_are_called_by_their_names():
-    def ours(number, device):
-        return {**worker(f"vkdml-{device.split()[0].lower()}{number}", VULKAN), "device": device}
-
-    workers = [*WORKERS[:2], ours(1, "SwiftShader Device (Subzero), SwiftShader driver"), ours(2, "Some GPU"), ours(3, "Some other GPU")]
-    assert pictures.shown_names(workers) == {OURS: OURS, "vkdml-float16": "vkdml-float16", "vkdml-swiftshader1": "vkdml, SwiftShader",
-                                             "vkdml-some2": "vkdml-some2", "vkdml-some3": "vkdml-some3"}
-
-
 def test_they_are_called_so_in_the_pictures(report, tmp_path, monkeypatch):
     labels = {}
 
@@ -68,14 +54,3 @@ def test_they_are_called_so_in_the_pictures(report, tmp_path, monkeypatch):
     for picture in ("throughput", "growth-T"):
         assert {OURS, "vkdml, Some", "iree"} <= labels[picture]
         assert "vkdml-other1" not in labels[picture]
-
-
-def test_labels_do_not_overlap():
-    """Neighbours are in one column, from the lowest to the highest; those that are far away have another."""
-    points = [(x, y, None) for x in (1.0, 2.0, 40.0) for y in (10.0, 10.1, 10.2, 50.0)]
-    placed = pictures.label_places(points, 0.1)
-    columns = {x: [np.log(y) for (at, y), _ in placed if at == x] for (x, _), _ in placed}
-    assert list(columns) == pytest.approx([3.6, 72.0])
-    for heights in columns.values():
-        assert (np.diff(heights) > 0.099).all()
-    assert [point for _, point in placed] == sorted(points, key=lambda point: (point[0] == 40, point[1]))

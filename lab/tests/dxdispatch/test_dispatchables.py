@@ -57,10 +57,6 @@ def test_a_matrix_that_is_bound_once(run_model):
     assert after.values == [32] * 1024
 
 
-def test_microsofts_model_of_a_matrix(run_model):
-    assert run_model(GEMM_GRAPH)[1].values == [32] * 1024
-
-
 def test_weights_of_a_recurrent_operator_that_are_bound_once(run_model):
     desc = make_desc(cells.GRU, 3, 2, 4, 5)
     arrays = random_arrays(desc, np.random.default_rng(0))
@@ -92,7 +88,6 @@ def test_a_graph(run_model, member):
     (GEMM_GRAPH, ("dispatchables", "gemm", "bindings"), ..., "commands[0].bindings.BTensor: found nothing; expected a resource's name"),
     (GEMM_GRAPH, ("dispatchables", "gemm", "desc", "OutputTensor"), OWNED, "desc.OutputTensor.Flags: found OWNED_BY_DML; expected NONE"),
     (GEMM_GRAPH, ("commands", 0, "bindings", "BTensor"), "B", "commands[0].bindings.BTensor: found an unknown member"),
-    (GEMM_GRAPH, ("commands", 0, "inputBindings"), ["A"], "commands[0].inputBindings: found an unknown member"),
     (QUADRATIC, (*GRAPH, "IntermediateEdges"), [edge(0, 1, 0), edge(1, 2, 1)],  # Microsoft's
      "dispatchables.graph.desc.IntermediateEdges[0]: found a second edge for ATensor; expected one for each"),
     (QUADRATIC, (*GRAPH, "IntermediateEdges", 1), edge(1, 2, 1), "IntermediateEdges[1].ToNodeInputIndex: found 1; expected less than 1"),
@@ -102,7 +97,6 @@ def test_a_graph(run_model, member):
     (QUADRATIC, (*GRAPH, "Nodes", 1, "Name"), ..., 'Nodes[1].Name: found ""; expected one of node_0, node_1, node_2'),
     (QUADRATIC, (*GRAPH, "Nodes", 1, "type"), "DML_GRAPH_NODE_TYPE_CONSTANT", 'found "DML_GRAPH_NODE_TYPE_CONSTANT"; expected OPERATOR'),
     (QUADRATIC, (*GRAPH, "OutputCount"), 2, "desc.OutputEdges: found none for output 1; expected one for each of 2"),
-    (QUADRATIC, ("dispatchables", "graph", "bindings"), {}, "dispatchables.graph.bindings: found an unknown member"),
     (QUADRATIC, ("commands", 0, "inputBindings"), ["x", "x"], 'commands[0].inputBindings: found ["x", "x"]; expected a list of 1'),
     (QUADRATIC, ("commands", 0, "inputBindings"), [None], "commands[0].inputBindings[0]: found nothing; expected a resource's name"),
     (QUADRATIC, ("commands", 0, "bindings"), {}, "commands[0].bindings: found an unknown member"),

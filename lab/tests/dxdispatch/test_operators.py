@@ -12,7 +12,7 @@ from vkdml.operators.header import descs
 from vkdml.operators.problem import from_desc
 from vkdml_lab.dxdispatch import Printed
 from vkdml_lab.fuzz.json_models import array_resource, short
-from vkdml_lab.suite.support import CELLS, DTYPES, Case, assert_close, check, make_desc, owned, random_arrays, tensor
+from vkdml_lab.suite.support import CELLS, DTYPES, Case, assert_close, check, make_desc, random_arrays, tensor
 
 FLOAT16 = descs.DML_TENSOR_DATA_TYPE.FLOAT16
 
@@ -99,26 +99,6 @@ def test_offsets_into_one_resource(run_model, data_type):
     for field in checked.outputs:
         content[places[field]] = found[places[field]]
     np.testing.assert_array_equal(found, content)
-
-
-@pytest.mark.parametrize("is_owned", [False, True])
-def test_weights_at_two_offsets_of_one_resource(run_model, is_owned):
-    """Of one dispatchable, by turns."""
-    desc, cell = make_desc(CELLS[0]), CELLS[0]
-    arrays = random_arrays(desc, np.random.default_rng(0))
-    both = np.stack([arrays["WeightTensor"], 2 * arrays["WeightTensor"]])
-    resources = {field: array_resource(array) for field, array in (arrays | {"WeightTensor": both}).items()}
-    resources |= {field: zeros(from_desc(desc).tensor(field).size_of_elements) for field in cell.outputs}
-    model = one_operator({"type": cell.name, "desc": short(owned(desc) if is_owned else desc)}, resources)
-    (command,), model["commands"] = model["commands"], []
-    for place in (0, 1, 0):
-        at = {"name": "WeightTensor", "elementOffset": place * arrays["WeightTensor"].size}
-        model["commands"] += [command | {"bindings": command["bindings"] | {"WeightTensor": at}},
-                              *({"type": "print", "resource": field} for field in cell.outputs)]
-    results = (result for result in run_model(model) if isinstance(result, Printed))
-    for place in (0, 1, 0):
-        check(Case(desc, None, arrays | {"WeightTensor": both[place]}), {
-            field: np.array(next(results).values, np.float32).reshape(from_desc(desc).tensor(field).sizes) for field in cell.outputs})
 
 
 def test_gaps_stay(run_model):

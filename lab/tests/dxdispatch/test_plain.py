@@ -5,9 +5,7 @@ import pytest
 
 import vkdml
 from lab.tests.dxdispatch.support import one_operator, zeros
-from vkdml.operators import element_types, reference
 from vkdml_lab.fuzz.json_models import array_resource
-from vkdml_lab.suite.support import assert_close
 
 RNG = np.random.default_rng(0)
 X, Y, BIAS = (RNG.standard_normal(sizes).astype(np.float32) for sizes in ((3, 4), (4, 2), (2,)))
@@ -84,49 +82,3 @@ def test_wrong_fields(load_model, place, change, message):
     resources = {field: array_resource(array) for field, array in arrays.items()} | {"OutputTensor": zeros(6)}
     with pytest.raises(vkdml.InvalidArgumentError, match=message):
         load_model(one_operator({"type": kind, "desc": desc | {place: change}}, resources))
-
-
-def test_a_whole_model(run_model):
-    """An embedding, a bidirectional GRU, another one of its output, and a linear head."""
-    t, b, v, e, h, c = 4, 2, 9, 3, 5, 2
-    rng = np.random.default_rng(1)
-    arrays = {name: rng.standard_normal(sizes).astype(np.float32) * np.float32(0.5) for name, sizes in {
-        "table": (v, e), "w1": (2, 3 * h, e), "r1": (2, 3 * h, h), "w2": (1, 3 * h, 2 * h), "r2": (1, 3 * h, h), "head": (c, h),
-        "bias": (c,)}.items()}
-    words = rng.integers(0, v, (t, b)).astype(np.uint32)
-    sequences = {"x1": t * b * e, "y1": t * 2 * b * h, "x2": t * b * 2 * h, "y2": t * b * h, "scores": t * b * c}
-    resources = {name: array_resource(array) for name, array in {**arrays, "words": words}.items()}
-
-    def gru(inputs, directions, direction):
-        fused = [{"Type": "ACTIVATION_SIGMOID"}, {"Type": "ACTIVATION_TANH"}] * directions
-        return {"type": "GRU", "desc": {
-            "InputTensor": described(1, t, b, inputs), "WeightTensor": described(1, directions, 3 * h, inputs),
-            "RecurrenceTensor": described(1, directions, 3 * h, h), "OutputSequenceTensor": described(t, directions, b, h),
-            "ActivationDescs": fused, "Direction": direction, "LinearBeforeReset": True}}
-
-    dispatchables = {
-        "embedding": {"type": "GATHER", "desc": {
-            "InputTensor": described(1, v, e), "IndicesTensor": described(1, t, b, data_type="UINT32"), "OutputTensor": described(t, b, e),
-            "Axis": 1, "IndexDimensions": 2}},
-        "first": gru(e, 2, "BIDIRECTIONAL"),
-        "beside": {"type": "ELEMENT_WISE_IDENTITY", "desc": {  # {T, 2, B, H} -> {T, B, 2, H}
-            "InputTensor": described(t, b, 2, h, Strides=[2 * b * h, h, b * h, 1]), "OutputTensor": described(t, b, 2, h)}},
-        "second": gru(2 * h, 1, "FORWARD"),
-        "head": {"type": "GEMM", "desc": {
-            "ATensor": described(t * b, h), "BTensor": described(c, h), "CTensor": described(t * b, c, Strides=[0, 1]),
-            "OutputTensor": described(t * b, c), "TransA": "NONE", "TransB": "TRANSPOSE", "Alpha": 1, "Beta": 1,
-            "FusedActivation": {"Type": "ACTIVATION_SIGMOID"}}}}
-    bindings = {
-        "embedding": {"InputTensor": "table", "IndicesTensor": "words", "OutputTensor": "x1"},
-        "first": {"InputTensor": "x1", "WeightTensor": "w1", "RecurrenceTensor": "r1", "OutputSequenceTensor": "y1"},
-        "beside": {"InputTensor": "y1", "OutputTensor": "x2"},
-        "second": {"InputTensor": "x2", "WeightTensor": "w2", "RecurrenceTensor": "r2", "OutputSequenceTensor": "y2"},
-        "head": {"ATensor": "y2", "BTensor": "head", "CTensor": "bias", "OutputTensor": "scores"}}
-    commands = [{"type": "dispatch", "dispatchable": name, "bindings": bound} for name, bound in bindings.items()]
-    *_, printed = run_model({"resources": resources | {name: zeros(size) for name, size in sequences.items()},
-                             "dispatchables": dispatchables, "commands": [*commands, {"type": "print", "resource": "scores"}]})
-    y = reference.gru(arrays["table"][words], arrays["w1"], arrays["r1"], direction="bidirectional", linear_before_reset=True)[0]
-    y = reference.gru(np.concatenate([y[:, 0], y[:, 1]], -1), arrays["w2"], arrays["r2"], linear_before_reset=True)[0]
-    expected = 1 / (1 + np.exp(-(y.reshape(t * b, h) @ arrays["head"].T + arrays["bias"])))
-    result = np.array(printed.values, np.float32).reshape(t * b, c)
-    assert_close("model", element_types.FLOAT32, [], {"scores": result}, {"scores": expected})

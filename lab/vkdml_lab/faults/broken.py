@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import numpy as np
 
 from tools import compile_shaders
 from vkdml.laboratory import Kernel, Submission, kernels, of_spirv, select_device
+from vkdml_lab import ROOT
 from vkdml_lab.conformance.command import on_device as conformance_on
 from vkdml_lab.suite import support
 
@@ -42,21 +42,6 @@ def abort() -> None:
     _instead("float64/rnn", end)
 
 
-def hang() -> None:
-    """A kernel does not end."""
-    class Stuck:
-        def eval_async(self) -> None:
-            pass
-
-        def eval_await(self, nanoseconds: int) -> None:
-            time.sleep(nanoseconds / 1e9)
-
-        def is_running(self) -> bool:
-            return True
-
-    _instead("float64/gru", lambda submission: submission._driver.run(Stuck()))
-
-
 def denormals() -> None:
     """Weights are flushed to 0 where they are too small for normal numbers, as they are in every other float32 problem."""
     flushed = "abs(weights[word]) < 1.17549435e-38 ? 0.0 : weights[word]"
@@ -74,7 +59,7 @@ def denormals() -> None:
     patch.object(support, "random_arrays", random_arrays).start()
 
 
-FAULTS: Mapping[str, Callable[[], None]] = {fault.__name__: fault for fault in (cell, abort, hang, denormals)}
+FAULTS: Mapping[str, Callable[[], None]] = {fault.__name__: fault for fault in (cell, abort, denormals)}
 
 
 def _mistake(file: str, old: str, new: str, name: str) -> None:
@@ -109,6 +94,7 @@ def report(fault: str, folder: Path, *arguments: str) -> str:
     """The report of the suite on a device that is broken in this way. arguments: pytest's, which choose tests."""
     folder.mkdir(parents=True, exist_ok=True)
     os.environ[_FAULT] = fault
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # for tools
     conformance_on(select_device(None), folder, ["-p", "vkdml_lab.faults.broken", f"--timeout={_SECONDS}", *arguments])
     return (folder / "conformance.md").read_text()
 

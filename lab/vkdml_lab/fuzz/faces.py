@@ -27,7 +27,7 @@ from vkdml_lab.fuzz.breaking import Argument
 from vkdml_lab.fuzz.calls import Call, Operator, dtype_of
 from vkdml_lab.fuzz.face import Arrays, Face, Part, device
 from vkdml_lab.fuzz.json_models import array_resource, short, type_name
-from vkdml_lab.suite.support import initialize, make_outputs, read_output
+from vkdml_lab.suite.support import execute, initialize, make_outputs, read_output
 
 # numpy's functions, layers and streams
 
@@ -315,12 +315,7 @@ def _run_descriptor(call: Call, values: dict[str, Any]) -> list[Part]:
     buffers = {field: values.pop(f"buffer of {field}") for field in call.problem.tensors if f"buffer of {field}" in values}
     compiled = device().compile_operator(device().create_operator(call.operator.row.desc(**values), clip=clip), options=options)
     initialize(device(), compiled, {})
-    table = device().create_binding_table(compiled)
-    table.bind_inputs([buffers.get(field) for field in compiled.input_fields])
-    table.bind_outputs([buffers.get(field) for field in compiled.output_fields])
-    recorder = device().create_command_recorder()
-    recorder.record_dispatch(compiled, table)
-    recorder.execute()
+    execute(device(), compiled, buffers, buffers)
     results = {field: read_output(compiled, field, buffers[field]) for field in call.operator.row.outputs}
     return [Part(call.problem, call.arrays, results)]
 

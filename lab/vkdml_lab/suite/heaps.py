@@ -14,7 +14,7 @@ import numpy as np
 import vkdml as v
 from vkdml.operators import cells
 from vkdml_lab.suite.host_and_device import HOST, Memory
-from vkdml_lab.suite.support import CELLS, make_desc, owned, random_numbers, tensor
+from vkdml_lab.suite.support import CELLS, execute, make_desc, owned, random_numbers, tensor
 
 HEAPS, RECORDERS, SLOT, SLOTS = 2, 3, 256, 8
 TENSORS = SLOT * SLOTS  # bytes; what is behind them is for resources
@@ -422,18 +422,11 @@ class Reference:
         return self.known[key]
 
     def computed(self, operator, inputs):
-        given = iter(inputs)
-        table = self.device.create_binding_table(operator)
-        table.bind_inputs([self.device.upload(np.frombuffer(next(given), np.uint8)) if operator.problem.has(name) else None
-                           for name in operator.input_fields])
-        sizes = [operator.problem.tensor(name).size_in_bytes for name in operator.output_fields if operator.problem.has(name)]
-        buffers = [self.device.create_buffer(size) for size in sizes]
-        made = iter(buffers)
-        table.bind_outputs([next(made) if operator.problem.has(name) else None for name in operator.output_fields])
-        recorder = self.device.create_command_recorder()
-        recorder.record_dispatch(operator, table)
-        recorder.execute()
-        return [buffer.download((size,), np.uint8).tobytes() for buffer, size in zip(buffers, sizes)]
+        named = zip(filter(operator.problem.has, operator.input_fields), inputs)
+        sizes = {name: operator.problem.tensor(name).size_in_bytes for name in filter(operator.problem.has, operator.output_fields)}
+        buffers = {name: self.device.create_buffer(size) for name, size in sizes.items()}
+        execute(self.device, operator, {name: self.device.upload(np.frombuffer(given, np.uint8)) for name, given in named}, buffers)
+        return [buffers[name].download((size,), np.uint8).tobytes() for name, size in sizes.items()]
 
 
 def search(device, draws, seed=0, desc=GRU, before=lambda actions: None):

@@ -5,6 +5,7 @@ import os
 import re
 import time
 from collections import defaultdict
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from weakref import WeakSet
@@ -13,6 +14,7 @@ import pytest
 
 import vkdml
 from vkdml.engine.vulkan import spirv
+from vkdml.planning import profiles
 from vkdml_lab.suite import dumping, guards, recording, support
 
 MARKERS = [
@@ -167,6 +169,16 @@ def _hidden_drivers(request, monkeypatch):
 def no_sessions(monkeypatch):
     """Nobody has an ONNX session yet."""
     monkeypatch.setattr("vkdml.faces.onnx.session._on_device", WeakSet())
+
+
+@pytest.fixture
+def with_profile(device, monkeypatch):
+    """with_profile(field=value): from now on the profile of the device's driver has these fields."""
+    def change(**changes):
+        name, usual = next((name, row) for name, row in profiles.PROFILES.items() if row.fits(device.info))
+        monkeypatch.setitem(profiles.PROFILES, name, replace(usual, **changes))
+
+    return change
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ import ml_dtypes
 import numpy as np
 
 import vkdml
+from vkdml.engine.commands import Commands
+from vkdml.engine.trust.trial import Run, Trial
 from vkdml.faces.directml.compiled_operator import CompiledOperator, Operator
 from vkdml.operators import cells, checks, element_types, problem, reference
 from vkdml.operators.activations import BY_DESC
@@ -21,6 +23,7 @@ from vkdml.operators.header import descs
 from vkdml.operators.problem import Problem
 from vkdml.planning import profiles
 from vkdml.planning.options import PERSISTENT, Options
+from vkdml.planning.plan import Plan
 from vkdml_lab.suite import describing, recording
 from vkdml_lab.suite.guards import POISON, guarded
 
@@ -134,6 +137,11 @@ class Case:
     @property
     def problem(self) -> Problem:
         return problem.from_desc(self.desc, self.clip, self.element)
+
+
+def drawn_case(desc: Any, clip: float | None = None, element: ElementType = element_types.FLOAT32, seed: int = 0) -> Case:
+    """An operator with random inputs."""
+    return Case(desc, clip, random_arrays(desc, np.random.default_rng(seed), element), element)
 
 
 def random_activation(rng: np.random.Generator, element: ElementType) -> descs.ActivationDesc:
@@ -266,14 +274,32 @@ def _run_on_device(device: vkdml.Device, case: Case, options: Options) -> dict[s
     buffers = {field: device.upload(array) for field, array in case.arrays.items()}
     outputs = make_outputs(device, compiled)
     initialize(device, compiled, buffers)
+    execute(device, compiled, buffers, outputs)
+    return {field: read_output(compiled, field, buffer) for field, buffer in outputs.items()}
+
+
+def execute(device: vkdml.Device, compiled: CompiledOperator, inputs: Mapping[str, vkdml.Buffer],
+            outputs: Mapping[str, vkdml.Buffer], times: int = 1) -> None:
+    """Bind buffers by field, without the weights that were initialized, record a dispatch and execute it so often."""
     table = device.create_binding_table(compiled)
     weights = compiled.problem.initialized
-    table.bind_inputs([buffers.get(field) if field not in weights else None for field in compiled.input_fields])
+    table.bind_inputs([inputs.get(field) if field not in weights else None for field in compiled.input_fields])
     table.bind_outputs([outputs.get(field) for field in compiled.output_fields])
     recorder = device.create_command_recorder()
     recorder.record_dispatch(compiled, table)
-    recorder.execute()
-    return {field: read_output(compiled, field, buffer) for field, buffer in outputs.items()}
+    for _ in range(times):
+        recorder.execute()
+
+
+def run_over_pattern(device: vkdml.Device, problem: Any, planned: Plan, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The bytes of the outputs of a plan, which were 0xA5 before."""
+    trial, uploads = Trial(device.gpu, problem, arrays), Commands(device.gpu)
+    for field in filter(problem.has, problem.outputs):
+        trial.buffers[field].write(np.full(trial.buffers[field].size_in_bytes, 0xA5, np.uint8))
+        uploads.upload(trial.buffers[field])
+    uploads.execute()
+    Run(trial, planned).execute()
+    return trial.outputs()
 
 
 def make_outputs(device: vkdml.Device, compiled: CompiledOperator) -> dict[str, vkdml.Buffer]:

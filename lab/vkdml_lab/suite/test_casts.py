@@ -7,15 +7,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from vkdml.engine.commands import Commands
-from vkdml.engine.trust.trial import Run, Trial
 from vkdml.operators.checks import least_tensor
 from vkdml.operators.correctness import differences
 from vkdml.operators.element_types import SINGLE
 from vkdml.operators.plain_problem import CastProblem, common_fields
 from vkdml.planning import plain
 from vkdml_lab.suite.guards import guarded
-from vkdml_lab.suite.support import random_strides
+from vkdml_lab.suite.support import random_strides, run_over_pattern
 
 pytestmark = pytest.mark.device
 
@@ -60,14 +58,7 @@ def test_every_number(device, source, element, stores_halves):
     flat = np.zeros(given.size_of_elements, source.name)
     given.view(flat)[...] = array.reshape(sizes)
     with guarded() as guards:
-        trial = Trial(device.gpu, problem, {"InputTensor": flat})
-        before = np.full(trial.buffers["OutputTensor"].size_in_bytes, 0xA5, np.uint8)
-        trial.buffers["OutputTensor"].write(before)
-        upload = Commands(device.gpu)
-        upload.upload(trial.buffers["OutputTensor"])
-        upload.execute()
-        Run(trial, plain.plan(problem, info)).execute()
-        memory = trial.outputs()["OutputTensor"]
+        memory = run_over_pattern(device, problem, plain.plan(problem, info), {"InputTensor": flat})["OutputTensor"]
         guards.check()
     assert not differences(problem, {"InputTensor": flat.view(np.uint8), "OutputTensor": memory})
     found = target.view(memory[:target.size_of_elements * element.itemsize].view(element.name)).ravel()
@@ -78,6 +69,6 @@ def test_every_number(device, source, element, stores_halves):
     assert np.isnan(found[is_nan]).all()
     wrong = np.flatnonzero(~is_right & ~is_nan)
     assert not wrong.size, (array[wrong[0]], found[wrong[0]], may_be[0][wrong[0]])
-    gaps = np.ones(before.size // element.itemsize, bool)
+    gaps = np.ones(memory.nbytes // element.itemsize, bool)
     target.view(gaps)[...] = False
     assert (memory[:gaps.size * element.itemsize].reshape(-1, element.itemsize)[gaps] == 0xA5).all()

@@ -7,11 +7,8 @@ import numpy as np
 import pytest
 
 import vkdml
-from vkdml.faces.directml.compiled_operator import Operator
 from vkdml.operators import activations, element_types, plain_problem
 from vkdml.operators.element_types import FLOAT64
-from vkdml_lab.suite import recording
-from vkdml_lab.suite.guards import guarded
 from vkdml_lab.suite.support import (
     DTYPES,
     FLOAT32,
@@ -20,40 +17,17 @@ from vkdml_lab.suite.support import (
     random_activation,
     random_numbers,
     random_strides,
-    read_output,
     tensor,
 )
+from vkdml_lab.suite.test_plain import run
 
 WORD: Any = "x"
 RELU = vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC
 
 
-def run(device, desc, x, element=element_types.FLOAT32, in_place=False):
-    """x: flat, elements and gaps. The output in its sizes; its gaps, and what is behind the buffers, are checked."""
-    with guarded() as guards:
-        results = run_unguarded(device, desc, x, element, in_place)
-        guards.check()
-    recording.RUNNING.can_run_again(lambda: {"OutputTensor": run(device, desc, x, element, in_place)})
-    return results
-
-
-def run_unguarded(device, desc, x, element, in_place):
-    compiled = device.compile_operator(Operator(plain_problem.elementwise(desc, element)))
-    dtype = DTYPES[element.name]
-    source = device.upload(x)
-    described = compiled.problem.tensor("OutputTensor")
-    target = source if in_place else device.upload(np.full(described.size_in_bytes // dtype.itemsize, np.nan, dtype))
-    table = device.create_binding_table(compiled)
-    table.bind_inputs([source])
-    table.bind_outputs([target])
-    recorder = device.create_command_recorder()
-    recorder.record_dispatch(compiled, table)
-    recorder.execute()
-    return described.view(target.download((described.size_of_elements,), dtype)) if in_place else read_output(
-        compiled, "OutputTensor", target)
-
-
-def check(desc, x, results, element=element_types.FLOAT32):
+def check(device, desc, x, element, in_place=None):
+    """x: flat, elements and gaps."""
+    results = run(device, desc, {"InputTensor": x}, in_place, element)
     problem = plain_problem.elementwise(desc, element)
     with np.errstate(all="ignore"):
         expected = problem.function(problem.tensor("InputTensor").view(x.astype(np.float64)))
@@ -72,8 +46,7 @@ def test_every_activation_in_every_type(device, row, element):
     x = np.concatenate([np.linspace(-12, 12, 331), np.geomspace(1e-4, 1e4, 40), -np.geomspace(1e-4, 1e4, 40),
                         [0.0, -0.0, np.inf, -np.inf, np.nan]]).astype(DTYPES[element.name])
     described = tensor(x.size, data_type=element.data_type)
-    desc = row.desc(described, described)
-    check(desc, x, run(device, desc, x, element), element)
+    check(device, row.desc(described, described), x, element)
 
 
 @pytest.mark.family("random shapes, layouts and parameters", first=16)
@@ -89,33 +62,14 @@ def test_random(device, seed):
     parameters = {field.name: getattr(activation, field.name) for field in fields(activation)[2:]}
     desc = type(activation)(source, target, **parameters)
     count = plain_problem.elementwise(desc, element).tensor("InputTensor").size_of_elements
-    x = (rng.standard_normal(count) * 3).astype(DTYPES[element.name])
-    check(desc, x, run(device, desc, x, element), element)
+    check(device, desc, (rng.standard_normal(count) * 3).astype(DTYPES[element.name]), element)
 
 
 @pytest.mark.parametrize("element", element_types.IN_DIRECTML, ids=lambda element: element.name)
 def test_in_place(device, element):
     described = tensor(3, 5, data_type=element.data_type, Strides=(7, 1))
     desc = vkdml.DML_ACTIVATION_ELU_OPERATOR_DESC(described, described)
-    x = np.linspace(-2, 2, 19).astype(DTYPES[element.name])
-    check(desc, x, run(device, desc, x, element, in_place=True), element)
-
-
-def test_in_place_needs_one_layout(device):
-    compiled = device.compile_operator(device.create_operator(RELU(tensor(2, 3), tensor(2, 3, Strides=(1, 2)))))
-    buffer = device.create_buffer(24)
-    table = device.create_binding_table(compiled)
-    table.bind_inputs([buffer])
-    table.bind_outputs([buffer])
-    with pytest.raises(vkdml.InvalidArgumentError, match="OutputTensor: found memory of InputTensor too"):
-        device.create_command_recorder().record_dispatch(compiled, table)
-
-
-def test_more_elements_than_workgroups(device):
-    """A dispatch has at most 65,535 workgroups; the rest is looped over."""
-    x = np.linspace(-1, 1, 65535 * 64 + 77, dtype=np.float32)
-    desc = RELU(tensor(x.size), tensor(x.size))
-    assert_same({"OutputTensor": run(device, desc, x)}, {"OutputTensor": np.maximum(x, 0)})
+    check(device, desc, np.linspace(-2, 2, 19).astype(DTYPES[element.name]), element, in_place="InputTensor")
 
 
 def test_life_cycle_as_of_any_operator(device):

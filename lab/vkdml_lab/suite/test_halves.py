@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 import vkdml as v
-from vkdml.engine.commands import Commands
-from vkdml.engine.trust.trial import Run, Trial
 from vkdml.operators import table
 from vkdml.operators.element_types import BFLOAT16, FLOAT16
 from vkdml.operators.plain_problem import elementwise
@@ -15,7 +13,7 @@ from vkdml.operators.problem import from_desc
 from vkdml.planning import plain
 from vkdml.planning.options import Options
 from vkdml.planning.plan import plan
-from vkdml_lab.suite.support import CELLS, make_desc, random_arrays, random_strides, tensor
+from vkdml_lab.suite.support import CELLS, make_desc, random_arrays, random_strides, run_over_pattern, tensor
 
 SIZES = 3, 5, 7
 TANH = v.DML_ACTIVATION_TANH_OPERATOR_DESC()
@@ -44,21 +42,12 @@ def random_halves(problem):
 
 
 def expect_same(device, problem, plans, arrays):
-    """Every output is a pattern before."""
     kernels = [[dispatch.kernel for dispatch in planned.execute] for planned in plans]
     assert any(kernel.startswith("halves/") for kernel in kernels[0])
     assert kernels[1] == [kernel.removeprefix("halves/") for kernel in kernels[0]]
-    found = []
-    for planned in plans:
-        trial = Trial(device.gpu, problem, arrays)
-        uploads = Commands(device.gpu)
-        for field in filter(problem.has, problem.outputs):
-            trial.buffers[field].write(np.full(trial.buffers[field].size_in_bytes, 0xA5, np.uint8))
-            uploads.upload(trial.buffers[field])
-        uploads.execute()
-        Run(trial, planned).execute()
-        found.append({field: array.tobytes() for field, array in trial.outputs().items()})
-    assert found[0] == found[1]
+    found = [run_over_pattern(device, problem, planned, arrays) for planned in plans]
+    for field in found[0]:
+        np.testing.assert_array_equal(found[0][field], found[1][field])
 
 
 @pytest.mark.parametrize("element", [FLOAT16, BFLOAT16], ids=lambda element: element.name)

@@ -14,7 +14,7 @@ import vkdml
 from vkdml.engine.trust.trial import Run, Trial
 from vkdml.operators import cells, element_types
 from vkdml.planning.plan import plan
-from vkdml_lab.suite import recording, test_casts, test_elementwise, test_plain
+from vkdml_lab.suite import recording, test_casts, test_plain
 from vkdml_lab.suite.support import (
     CELLS,
     DTYPES,
@@ -22,6 +22,7 @@ from vkdml_lab.suite.support import (
     Case,
     assert_same,
     check,
+    drawn_case,
     make_desc,
     options,
     random_arrays,
@@ -58,7 +59,7 @@ def test_one_element_too_many_is_seen(device, mistaken):
     mistaken("elementwise", "common/elementwise.glsl", "element < tensors.elements", "element <= tensors.elements")
     desc = vkdml.DML_ACTIVATION_TANH_OPERATOR_DESC(tensor(3, 5), tensor(3, 5))
     with pytest.raises(AssertionError, match="something was written behind a buffer of 60 bytes: 1 words, the first 0 bytes behind"):
-        test_elementwise.run(device, desc, np.ones(15, np.float32))
+        test_plain.run(device, desc, {"InputTensor": np.ones(15, np.float32)})
 
 
 PLAIN_MISTAKES = {
@@ -108,8 +109,7 @@ def test_mistakes_are_seen(device, mistaken, mistake):
     """The driver's own bounds checks would hide them."""
     kernel, file, old, new, said = MISTAKES[mistake]
     mistaken(kernel, file, old, new)
-    desc = make_desc(cells.RNN, 3, 3, 5, 9)
-    case = Case(desc, None, random_arrays(desc, np.random.default_rng(0)))
+    case = drawn_case(make_desc(cells.RNN, 3, 3, 5, 9))
     with pytest.raises(AssertionError, match=said):
         check(case, run_on_device(device, case, RNN_OF_LANES))
 
@@ -128,13 +128,11 @@ EACH = [(schedule, variant, element) for place, schedule in enumerate(SCHEDULES)
 def make_trial(device, variant, element, rows):
     """On the same arrays, but for what is given for a row of some inputs."""
     cell, flags = VARIANTS[variant]
-    desc = make_desc(cell, *SHAPE, data_type=element.data_type, **flags)
-    arrays = random_arrays(desc, np.random.default_rng(5), element)
-    arrays["SequenceLengthsTensor"] = np.array(LENGTHS, np.uint32).reshape(1, 1, 1, -1)
+    case = drawn_case(make_desc(cell, *SHAPE, data_type=element.data_type, **flags), 0.2, element, seed=5)
+    case.arrays["SequenceLengthsTensor"] = np.array(LENGTHS, np.uint32).reshape(1, 1, 1, -1)
     for field, value in rows.items():
-        arrays[field][:, :, ROW] = value
-    case = Case(desc, 0.2, arrays, element)
-    return Trial(device.gpu, case.problem, arrays)
+        case.arrays[field][:, :, ROW] = value
+    return Trial(device.gpu, case.problem, case.arrays)
 
 
 @pytest.mark.family("each schedule with each cell, and each with each type")

@@ -14,7 +14,7 @@ from vkdml.planning.options import Options
 from vkdml.planning.plan import best
 from vkdml.planning.tiling import Target
 from vkdml_lab.suite import test_plain
-from vkdml_lab.suite.support import CELLS, Case, check, make_desc, random_arrays, run_on_device, tensor
+from vkdml_lab.suite.support import CELLS, check, drawn_case, make_desc, run_on_device, tensor
 
 LIMIT = 65_535
 LANES = Options(schedule="sequence", lanes=True, resident=False)
@@ -48,12 +48,11 @@ PROJECTIONS = {
 
 
 @pytest.fixture
-def without_margin(device, monkeypatch):
+def without_margin(device, with_profile):
     """The device, with dispatches up to the driver's very limit."""
-    name, usual = next((name, row) for name, row in profiles.PROFILES.items() if row.fits(device.info))
-    if usual.most_iterations == 2**31:
+    if profiles.profile(device.info).most_iterations == 2**31:
         pytest.skip("the driver ends no loops")
-    monkeypatch.setitem(profiles.PROFILES, name, replace(usual, most_iterations=LIMIT))
+    with_profile(most_iterations=LIMIT)
     return device
 
 
@@ -63,11 +62,10 @@ def run(device, name, cell, shape, options, lengths):
     # Without peepholes, with which a forget gate may stay at 1, and roundings grow over thousands of steps
     left_out = {"PeepholeTensor"} & set(cell.tensors) | (set() if lengths else {"SequenceLengthsTensor"})
     desc = make_desc(cell, *shape, data_type=element.data_type, **dict.fromkeys(left_out))
-    arrays = random_arrays(desc, np.random.default_rng(7), element)
+    case = drawn_case(desc, element=element, seed=7)
     if lengths:
-        arrays["SequenceLengthsTensor"][...] = shape[0]
-        arrays["SequenceLengthsTensor"][..., shape[1] // 2] -= 1
-    case = Case(desc, None, arrays, element)
+        case.arrays["SequenceLengthsTensor"][...] = shape[0]
+        case.arrays["SequenceLengthsTensor"][..., shape[1] // 2] -= 1
     check(case, run_on_device(device, case, options))
     return best(Target(case.problem, device.info, options))
 

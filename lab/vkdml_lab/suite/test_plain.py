@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import vkdml as v
-from vkdml.operators import activations, element_types, table
+from vkdml.faces.directml.compiled_operator import Operator
+from vkdml.operators import activations, element_types, plain_problem, table
 from vkdml.operators.correctness import differences
 from vkdml.planning import plain
 from vkdml_lab.suite import recording
 from vkdml_lab.suite.guards import guarded
-from vkdml_lab.suite.support import assert_close, assert_same, random_activation, random_strides, tensor
+from vkdml_lab.suite.support import assert_close, assert_same, execute, random_activation, random_strides, tensor
 
 D = v.DML_TENSOR_DATA_TYPE
 TYPES = [data_type for data_type in D if data_type != D.UNKNOWN]
@@ -42,26 +43,23 @@ def checked_tensor(described):
     return whole.tensor("InputTensor")
 
 
-def run(device, desc, arrays, in_place=None):
-    """The output, in its sizes. arrays: flat, by field. in_place: the input whose buffer is the output's. Gaps in the output, and
-    what is behind all buffers, must stay; and the same results must pass the check of calls.
+def run(device, desc, arrays, in_place=None, element=None):
+    """The output, in its sizes. arrays: flat, by field. in_place: the input whose buffer is the output's. element: of an activation,
+    where DirectML need not have it. Gaps in the output, and what is behind all buffers, must stay; and the same results must pass
+    the check of calls.
     """
     with guarded() as guards:
-        compiled = device.compile_operator(device.create_operator(desc))
+        operator = Operator(plain_problem.elementwise(desc, element)) if element else device.create_operator(desc)
+        compiled = device.compile_operator(operator)
         problem = compiled.problem
         described = problem.tensor("OutputTensor")
         buffers = {field: device.upload(array) for field, array in arrays.items()}
         before = np.full(described.size_in_bytes, 0xA5, np.uint8)
         buffers["OutputTensor"] = buffers[in_place] if in_place else device.upload(before)
-        table = device.create_binding_table(compiled)
-        table.bind_inputs([buffers.get(field) for field in compiled.input_fields])
-        table.bind_outputs([buffers["OutputTensor"]])
-        recorder = device.create_command_recorder()
-        recorder.record_dispatch(compiled, table)
-        recorder.execute()
+        execute(device, compiled, buffers, buffers)
         guards.check()
     memory = buffers["OutputTensor"].download((described.size_in_bytes,), np.uint8)
-    dtype = np.dtype(D(described.data_type).name.lower())
+    dtype = np.dtype(problem.element.name)
     flat = memory[:described.size_of_elements * dtype.itemsize].view(dtype)
     if not in_place:
         is_gap = np.ones(described.size_in_bytes // dtype.itemsize, bool)
@@ -70,7 +68,7 @@ def run(device, desc, arrays, in_place=None):
         assert (gaps == 0xA5).all(), "something was written between the output's elements"
         wrong = differences(problem, {**{field: array.view(np.uint8) for field, array in arrays.items()}, "OutputTensor": memory})
         assert not wrong, "the check of calls: " + "; ".join(map(str, wrong))
-    recording.RUNNING.can_run_again(lambda: {"OutputTensor": run(device, desc, arrays, in_place)})
+    recording.RUNNING.can_run_again(lambda: {"OutputTensor": run(device, desc, arrays, in_place, element)})
     return described.view(flat)
 
 
@@ -299,12 +297,12 @@ def test_indices_that_do_not_exist(device, index_type):
                 recorder.execute()
 
 
-def test_more_elements_than_workgroups(device):
+@pytest.mark.parametrize("desc", [v.DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC, v.DML_ACTIVATION_RELU_OPERATOR_DESC])
+def test_more_elements_than_workgroups(device, desc):
     """A dispatch has at most 65,535 workgroups; the rest is looped over."""
-    x = np.arange(65535 * 64 + 77, dtype=np.uint32)
-    described = tensor(x.size, data_type=D.UINT32)
-    desc = v.DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC(InputTensor=described, OutputTensor=described)
-    check_same(run(device, desc, {"InputTensor": x}), x)
+    x = np.arange(65535 * 64 + 77, dtype=np.float32)
+    described = tensor(x.size)
+    check_same(run(device, desc(InputTensor=described, OutputTensor=described), {"InputTensor": x}), x)
 
 
 A, B, C = tensor(2, 3), tensor(3, 4), tensor(2, 4)
@@ -357,8 +355,9 @@ def test_wrong_descriptors(device, desc, message):
 
 @pytest.mark.parametrize("desc", [
     GEMM(ATensor=tensor(3, 3), BTensor=tensor(3, 3), OutputTensor=tensor(3, 3)),
-    SLICE(InputTensor=A, OutputTensor=A, Offsets=[0, 0], Sizes=[2, 3], Strides=[1, 1])])
-def test_only_elementwise_in_place(device, desc):
+    SLICE(InputTensor=A, OutputTensor=A, Offsets=[0, 0], Sizes=[2, 3], Strides=[1, 1]),
+    v.DML_ACTIVATION_RELU_OPERATOR_DESC(A, tensor(2, 3, Strides=(1, 2)))])
+def test_only_elementwise_of_one_layout_in_place(device, desc):
     compiled = device.compile_operator(device.create_operator(desc))
     buffers = [device.create_buffer(compiled.problem.tensor(field).size_in_bytes) if compiled.problem.has(field) else None
                for field in compiled.input_fields]

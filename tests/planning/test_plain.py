@@ -1,13 +1,14 @@
-"""An activation operator is one dispatch."""
+"""Operators without a time loop: an activation is one dispatch, and a product of matrices is cut."""
 
 from dataclasses import replace
 
 import pytest
 
 import vkdml
-from vkdml.operators import element_types, plain_problem
+from vkdml.operators import element_types, plain_problem, table
 from vkdml.planning.plain import plan
-from vkdml_lab.suite.devices import CPU
+from vkdml.planning.profiles import profile
+from vkdml_lab.suite.devices import CPU, GPU
 from vkdml_lab.suite.support import tensor
 
 
@@ -18,21 +19,9 @@ def dimensions(*inner, outermost):
         f"{name}_{place}": row[column] for place, row in enumerate(rows) for column, name in enumerate(("size", "input_stride", "output_stride"))}
 
 
-PUSH = {"elements": 300, **dimensions(outermost=(300, 1, 1))}
-
-
 def make_problem(*sizes, element=element_types.FLOAT32):
     described = tensor(*sizes, data_type=element.data_type)
     return plain_problem.elementwise(vkdml.DML_ACTIVATION_SIGMOID_OPERATOR_DESC(InputTensor=described, OutputTensor=described), element=element)
-
-
-@pytest.mark.parametrize(("element", "kernel"), [(element_types.FLOAT32, "elementwise"), (element_types.FLOAT64, "float64/elementwise")])
-def test_one_dispatch(element, kernel):
-    planned = plan(make_problem(1, 2, 3, 50, element=element), CPU)
-    (dispatch,) = planned.execute
-    assert (planned.initialize, planned.fallback, planned.internal) == ((), (), {})
-    assert (dispatch.kernel, dispatch.groups) == (kernel, (5, 1, 1))
-    assert (dispatch.buffers, dispatch.writes, dispatch.push) == ({"Input": "InputTensor", "Output": "OutputTensor"}, ("OutputTensor",), PUSH)
 
 
 def test_what_a_device_cannot_hold_is_refused():
@@ -64,6 +53,26 @@ def test_dimensions_without_a_gap_are_one(input_strides, output_strides, expecte
     assert dispatch.push == {"elements": 300, **expected}
 
 
-def test_one_element():
-    (dispatch,) = plan(make_problem(1, 1, 1, 1), CPU).execute
-    assert dispatch.push == {"elements": 1, **dimensions(outermost=(1, 0, 0))}
+def problem(m, k, n, **fields):
+    given = {"ATensor": tensor(m, k), "BTensor": tensor(k, n), "OutputTensor": tensor(m, n)} | fields
+    return table.from_desc(vkdml.DML_GEMM_OPERATOR_DESC(**given))
+
+
+def test_what_vulkan_promises_is_enough():
+    (dispatch,) = plan(problem(1, 1, 1), GPU).execute
+    tile, block = dispatch.constants["TILE"], dispatch.constants["BLOCK"]
+    assert dispatch.constants["WORKGROUP"] == (tile // 4) ** 2 <= 128
+    assert 16 * (tile * tile // 4 + 2 * block * (tile // 4 + 1)) <= 16384  # bytes of shared memory
+
+
+def test_no_more_workgroups_than_the_device_runs():
+    dispatches = plan(problem(200, 4, 32), replace(GPU, max_workgroup_count=3)).execute
+    assert [(dispatch.groups[0], dispatch.push["first_tile"]) for dispatch in dispatches] == [(3, 0), (3, 3), (1, 6)]
+
+
+def test_more_loop_iterations_than_a_driver_runs_are_refused():
+    llvmpipe = replace(CPU, driver="llvmpipe")
+    most = (profile(llvmpipe).most_iterations - 18) * 16
+    assert plan(problem(1, most, 1), llvmpipe).execute
+    with pytest.raises(vkdml.InvalidArgumentError, match=f"ATensor.Sizes: found K = {most + 1}; expected at most {most} on"):
+        plan(problem(1, most + 1, 1), llvmpipe)
