@@ -102,7 +102,7 @@ def test_where_rounding_decides_nothing_is_said():
 
 
 MISTAKES = [("R in float16", "direction_weights", {"[w, r,": "[w, r.astype(np.float16).astype(np.float64),"}),
-            ("x in float16", "_run", {"[0]\n    lengths": "[0].astype(np.float16).astype(np.float64)\n    lengths"})]
+            ("x in float16", "run", {"[0]\n    lengths": "[0].astype(np.float16).astype(np.float64)\n    lengths"})]
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)

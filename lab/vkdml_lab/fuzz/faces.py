@@ -17,6 +17,7 @@ import vkdml
 import vkdml.onnx
 import vkdml.pydirectml as dml
 import vkdml_lab.dxdispatch
+from vkdml.cli.common import onnxruntime_errors
 from vkdml.faces.directml.compiled_operator import Operator as DirectMLOperator
 from vkdml.operators import element_types
 from vkdml.operators.activations import BY_DESC
@@ -190,9 +191,9 @@ def _run_model(call: Call, values: dict[str, Any]) -> list[Part]:
         [helper.make_tensor_value_info(name, types[output], None) for name, output in zip(outputs, call.operator.row.outputs)],
         [numpy_helper.from_array(np.ascontiguousarray(array), field) for field, array in arrays.items() if field in WEIGHTS])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    session = vkdml.onnx.InferenceSession(model)
     feeds = {field: values[field] for field in arrays if field not in WEIGHTS}
-    return _whole(call, session.run(values["output_names"], feeds))
+    with onnxruntime_errors():  # onnxruntime refuses a model, or what it is fed, before the device sees it
+        return _whole(call, vkdml.onnx.InferenceSession(model).run(values["output_names"], feeds))
 
 
 # PyDirectML
