@@ -79,7 +79,7 @@ def test_random_options(device, seed):
         check(case, results)
 
 
-@pytest.mark.parametrize("seed", range(160, 5000))
+@pytest.mark.parametrize("seed", range(160, 10_000))
 def test_random_options_long(device, seed):
     test_random_options(device, seed)
 
