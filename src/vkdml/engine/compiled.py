@@ -35,7 +35,7 @@ class _Chosen(NamedTuple):
     """The plan in use. attempts: counts executions that gave up. workspace_bytes: the bound on the plan's chunks."""
 
     plan: Plan
-    attempts: Attempts | None
+    attempts: Attempts
     workspace_bytes: int | None
 
 
@@ -83,7 +83,7 @@ class Compiled:
             chosen = self._chosen
             if chosen is None or chosen.workspace_bytes != workspace_bytes:
                 plan = self._planned(self._tuner, workspace_bytes)
-                attempts = chosen.attempts if chosen else None
+                attempts = chosen.attempts if chosen else Attempts()
                 if chosen is None and self._tuner and isinstance(self.computed, Problem):
                     attempts = self._tuner.attempts(self.computed, self._options, self._tuning)
                 chosen = self._chosen = _Chosen(plan, attempts, workspace_bytes)
@@ -156,7 +156,7 @@ class Compiled:
             memory = {**memory, **weights.buffers}
         chosen = self._chosen or self.choose()
         if chosen.plan.timed_out:
-            record_execution(commands, chosen.plan, memory, chosen.attempts or Attempts())
+            record_execution(commands, chosen.plan, memory, chosen.attempts)
         else:
             commands.record(chosen.plan.execute, memory)
         if is_checked:

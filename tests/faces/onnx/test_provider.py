@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+import traceback
 import weakref
 
 import numpy as np
@@ -135,6 +137,15 @@ def test_weights_are_what_onnxruntime_feeds():
     session.warm_up(T, B)
     for _ in range(2):
         np.testing.assert_allclose(session.run(None, {"x": X})[0], expected, atol=1e-5)
+
+
+def test_constants_of_types_that_the_device_does_not_have(expected):
+    text = "g (float[T,B,3] x, string[N] q) => (float[T,D,B,4] z, string[M] s) { a = Tanh(x) y = GRU <hidden_size=4> (a, W, R, B) z = Neg(y) s = Concat <axis=0> (q, k) }"
+    proto = model(text, weights())
+    proto.graph.initializer.append(helper.make_tensor("k", TensorProto.STRING, [1], [b"k"]))
+    z, s = InferenceSession(proto.SerializeToString()).run(None, {"x": X, "q": np.array(["q"], object)})
+    np.testing.assert_allclose(z, expected, atol=1e-5)
+    assert list(s) == ["q", "k"]
 
 
 @pytest.mark.parametrize("version", [4, 8])
@@ -341,6 +352,9 @@ def test_what_a_node_cannot_take_leaves_the_session_usable():
         error = raised_by(session, feed | {"n": np.array([T, T + 1], np.int32)}, how)
         assert isinstance(error, vkdml.InvalidArgumentError)
         assert f"sequence length of row 1: found {T + 1}" in str(error)
+        frames = [frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == runs.__file__]
+        assert len(frames) > 0
+        assert not any(frames)  # arrays in onnxruntime's memory
     np.testing.assert_array_equal(session.run(None, feed)[0], first)
 
 
@@ -403,6 +417,16 @@ def test_threads(mode):
     threads = [threading.Thread(target=work) for _ in range(8)]
     together(threads)
     assert not wrong
+
+
+def test_first_runs_together_wait_for_the_weights_that_are_fed(small, monkeypatch):
+    own, options, build, found = weights(), quiet(), runs.DeviceRun._build, []
+    options.add_initializer("W", value := onnxruntime.OrtValue.ortvalue_from_numpy(own["W"] * 3))
+    session = InferenceSession(small, options, BOTH)
+    monkeypatch.setattr(runs.DeviceRun, "_build", lambda self: (time.sleep(0.1), build(self)))
+    together([threading.Thread(target=lambda: found.append(session.run(None, {"x": X})[0])) for _ in range(4)])
+    expected = alone(model(SMALL, own | {"W": value.numpy()})).run(None, {"x": X})[0]
+    np.testing.assert_allclose(found, [expected] * 4, atol=1e-5)
 
 
 def test_options_may_be_shared_by_threads(small, expected):

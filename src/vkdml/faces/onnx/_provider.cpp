@@ -75,6 +75,8 @@ static void drop(PyObject* object) {
 
 // Running
 
+static py::object dtype_of(int kind) { return size_t(kind) < dtypes->size() ? py::object((*dtypes)[kind]) : py::none(); }
+
 static py::array array_of(const void* value, bool is_writeable) {
   void *info, *data;
   int kind;
@@ -86,7 +88,7 @@ static py::array array_of(const void* value, bool is_writeable) {
   call(ort, SIZES, info, sizes.data(), rank);
   call<void>(ort, RELEASE_TYPE_AND_SHAPE, info);
   check(call(ort, TENSOR_DATA, value, &data));
-  py::object dtype = size_t(kind) < dtypes->size() ? py::object((*dtypes)[kind]) : py::none();
+  py::object dtype = dtype_of(kind);
   if (dtype.is_none()) throw std::runtime_error("a tensor of an unknown type");
   static char none;  // where an empty tensor has no memory
   py::array array(py::reinterpret_borrow<py::dtype>(dtype), sizes, data ? data : &none, py::none());
@@ -159,10 +161,10 @@ static py::list names(int place, const void* node) {
 static py::object attribute(const void* of_node) {
   int kind;
   size_t size = 0;
-  std::vector<char> data(4096);
+  std::vector<char> data(4097);  // a text has no 0 at its end
   check(call(ort, ATTRIBUTE_TYPE, of_node, &kind));
   if (kind < INT || kind > STRINGS) return py::none();
-  if (auto status = call(ort, READ_ATTRIBUTE, of_node, kind, static_cast<void*>(data.data()), data.size(), &size)) {
+  if (auto status = call(ort, READ_ATTRIBUTE, of_node, kind, static_cast<void*>(data.data()), data.size() - 1, &size)) {
     call<void>(ort, RELEASE_STATUS, status);
     return py::none();
   }
@@ -175,7 +177,7 @@ static py::object attribute(const void* of_node) {
   return kind % 2 ? py::object(found[0]) : py::object(found);
 }
 
-// A value's ONNX type, its sizes, -1 for those that may vary, whether it is a constant, and its array if it has at most `most` bytes
+// A value's ONNX type, sizes (-1: they vary), whether it is constant, and its array if numpy has its type, of at most `most` bytes
 static py::tuple value(const void* info, size_t most) {
   const void *type = nullptr, *tensor = nullptr, *found = nullptr;
   int kind = 0;
@@ -193,7 +195,7 @@ static py::tuple value(const void* info, size_t most) {
     if (bytes <= most) bytes *= size_t(sizes[i]);
   }
   check(call(ort, IS_CONSTANT, info, &is_constant));
-  if (is_constant && bytes <= most) check(call(ort, INITIALIZER, info, &found));
+  if (is_constant && bytes <= most && !dtype_of(kind).is_none()) check(call(ort, INITIALIZER, info, &found));
   return py::make_tuple(kind, shape, is_constant, found ? py::object(array_of(found, false).attr("copy")()) : py::none());
 }
 
@@ -282,11 +284,10 @@ static void release(Factory*, Provider* provider) {
 
 // onnxruntime may not know the GPU: the provider is listed with the CPU, which is always there
 static Status* devices(Factory* factory, const void* const* found, size_t count, void** made, size_t, size_t* made_count) {
-  void* none = nullptr;
   *made_count = 0;
   for (size_t i = 0; i < count && !*made_count; i++)
     if (call<int>(ort, DEVICE_TYPE, found[i]) == 0) {
-      if (Status* status = call(ort_ep, CREATE_DEVICE, factory, found[i], none, none, made)) return status;
+      if (Status* status = call(ort_ep, CREATE_DEVICE, factory, found[i], nullptr, nullptr, made)) return status;
       *made_count = 1;
     }
   return nullptr;

@@ -6,7 +6,9 @@ An exception reaches onnxruntime as a text with a number, by which `original` fi
 from __future__ import annotations
 
 import re
+import sys
 import threading
+import traceback
 from itertools import count
 from typing import Any
 
@@ -23,10 +25,7 @@ streaming = threading.local()  # .steps: the nodes of this thread's stream, by t
 
 
 class Creation(threading.local):
-    """The session of ours that this thread makes, if it does.
-
-    settings: its device and options. made: its providers. errors: what went wrong.
-    """
+    """The session of ours that this thread makes. settings: its device and options. made: its providers. errors: its own."""
 
     settings: tuple[Device | int | str | None, Options] = None, Options()
     made: list[Any] | None = None
@@ -38,6 +37,10 @@ creation = Creation()
 
 def message(error: BaseException) -> str:
     """What onnxruntime is told of an exception."""
+    linked: BaseException | None = error
+    while linked and linked is not sys.exc_info()[1]:  # which the caller handles
+        traceback.clear_frames(linked.__traceback__)  # they may have arrays in onnxruntime's memory
+        linked = linked.__context__
     number = next(_numbers)
     _errors[number] = error
     if creation.errors is not None:

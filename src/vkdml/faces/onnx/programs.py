@@ -47,10 +47,7 @@ class NodeGraph:
         self.known = {name: self.arrays.get(name) for name in self.constants}
 
     def between(self, recurrent: Collection[int], is_cpu: bool) -> dict[int, MovingNode | Linear]:
-        """The nodes by which a recurrent node's outputs become a recurrent node's inputs, by their places.
-
-        recurrent: the places of those that run on the device.
-        """
+        """The nodes, by place, that lead from recurrent nodes on the device, whose places are given, to others of these."""
         others, made, shapes, needed = dict[int, MovingNode | Linear](), set[str](), set[str](), set[str]()
         for place, node in enumerate(self.nodes):
             if place in recurrent:

@@ -81,12 +81,13 @@ class DeviceRun:
 
     def adopt(self, arrays: Sequence[np.ndarray]) -> None:
         """Take the constants as onnxruntime has them: SessionOptions.add_initializer may have others than the model."""
-        given = {self.inputs[place]: array for place, array in zip(self.constant_places, arrays)}
-        changed = {name: constant(array) for name, array in given.items() if not _is_same(self._graph.arrays.get(name), array)}
-        if changed:
-            self._graph.arrays |= changed
-            self._graph.constants |= {name: array.shape for name, array in changed.items()}
-            self._build()
+        graph, given = self._graph, {self.inputs[place]: array for place, array in zip(self.constant_places, arrays)}
+        with self.device.gpu.lock:  # first runs of several threads come together
+            changed = {name: constant(array) for name, array in given.items() if not _is_same(graph.arrays.get(name), array)}
+            if changed:
+                graph.arrays |= changed
+                graph.constants |= {name: array.shape for name, array in changed.items()}
+                self._build()
 
     @property
     def device(self) -> Device:
@@ -154,9 +155,7 @@ def _is_same(kept: np.ndarray | None, array: np.ndarray) -> bool:
 
 
 class _UnfitError(Exception):
-    """What the device has no operators for: empty tensors, copies in more dimensions than kernels have, and shapes that are
-    known only when the nodes before have run.
-    """
+    """The device has no operators for empty tensors, copies in so many dimensions, and shapes that only a run knows."""
 
 
 class _Value(NamedTuple):
