@@ -12,8 +12,14 @@ from vkdml_lab.gpu_report.found import FAILED, PASSED, Found
 from vkdml_lab.gpu_report.parts import CEILINGS, DEVICES, PARTS, PEERS, SCHEDULES, VALIDATION
 from vkdml_lab.gpu_report.problems import QUICK, WAYS
 
-# Python runs a module of this name at its start, so that all processes of a report are told: 4 is VkPhysicalDeviceType's CPU
-DISCRETE = "from vkdml.engine.vulkan import queries\nqueries._TYPES[4] = 'discrete'\n"
+# Python runs this as sitecustomize.py at its start, in all processes of a report: 4 is VkPhysicalDeviceType's CPU, and the page
+# draws conclusions from times as if no other program ran
+DISCRETE = """
+import os
+from vkdml.engine.vulkan import queries
+queries._TYPES[4] = 'discrete'
+os.getloadavg = lambda: (0.0, 0.0, 0.0)
+"""
 
 
 def reported(folder, *options, **variables):

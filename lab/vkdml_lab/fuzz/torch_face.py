@@ -162,7 +162,7 @@ def _compiled(made: _Call, twin: torch.nn.Module, given: Any, hx: Any) -> Result
         try:
             first = compiled(given, hx)
         except torch._dynamo.exc.TorchRuntimeError as error:  # PyTorch's for what it finds itself, and with what an operator refuses
-            if not any(text in str(error) for text in ("InvalidArgumentError(", "Tensor device mismatch")):
+            if not any(text in str(error) for text in ("ArgumentError(", "Tensor device mismatch")):
                 raise
             raise VkdmlError(str(error)) from error
         return [(made, first), (other, compiled(*_called(other, other.tensor("InputTensor"), _states(other))))]
