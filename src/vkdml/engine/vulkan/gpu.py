@@ -227,7 +227,7 @@ class Gpu(system.OfOneProcess):
                               "threads, or raise the limit (ulimit -u)") from error
 
     def saying(self, kernels: Iterable[str]) -> AbstractContextManager[None]:
-        """Return a context in which the driver may compile kernels. If it takes long, a user at a terminal is told so."""
+        """Return a context in which the driver may compile kernels. If it takes long, a line appears on a terminal."""
         return system.said_after(_LONG_SECONDS, f"vkdml: {self.info.driver} is compiling {', '.join(kernels)}, once for all "
                                  "calls of this size; warm_up() of a layer, session or module does it before the first call")
 

@@ -16,7 +16,7 @@ from ...planning.options import Options
 from ..directml.device import Device
 
 PROVIDER = "VkdmlExecutionProvider"
-_KEPT = 64  # exceptions that nobody has asked for
+_KEPT = 64  # exceptions that no caller has taken yet
 
 _errors: dict[int, BaseException] = {}  # by number
 _numbers = count(1)
@@ -36,7 +36,7 @@ creation = Creation()
 
 
 def message(error: BaseException) -> str:
-    """What onnxruntime is told of an exception."""
+    """Return the text with which onnxruntime passes an exception on."""
     linked: BaseException | None = error
     while linked and linked is not sys.exc_info()[1]:  # which the caller handles
         traceback.clear_frames(linked.__traceback__)  # they may have arrays in onnxruntime's memory
