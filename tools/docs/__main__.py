@@ -23,7 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 MODULES = ["vkdml", "vkdml.onnx", "vkdml.torch", "vkdml.pydirectml", "vkdml.errors", "vkdml.reference"]
 FIRST = "README.md"
 PAGES = ["docs/README.md", "docs/install.md", "docs/new-gpu.md", "docs/faces/*.md", "docs/gru.md", "docs/caches.md",
-         "docs/*.md", "docs/kernels/*.md", "shaders/README.md", "tools/kp/README.md", "docs/bench/*.md", "CONTRIBUTING.md",
+         "docs/*.md", "docs/kernels/*.md", "shaders/README.md", "tools/kp/README.md", "lab/README.md",
+         "lab/vkdml_lab/radeon/README.md", "docs/bench/*.md", "CONTRIBUTING.md",
          "CHANGELOG.md", "SECURITY.md"]
 APART = ["docs/notebook.md"]  # for developers: a file beside the pages
 _LINK = re.compile(r'(href|src)="(?![a-z]+:|#)([^"#]+)(#[^"]*)?"')
@@ -43,6 +44,8 @@ def write(folder: Path) -> None:
     rendered = {path: env.filters["to_html"]((ROOT / path).read_text()) for path in paths}
     env.globals["readme"] = Markup(_with_links(FIRST, rendered[FIRST], folder))
     pdoc.pdoc(*MODULES, output_directory=folder)  # with README.md as index.html
+    for page in (folder / "vkdml").rglob("*.html"):
+        page.write_text(_without_dead_links(page.read_text()))
     for path in paths[1:]:
         target = folder / site_path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -50,6 +53,12 @@ def write(folder: Path) -> None:
         content = Markup(_with_links(path, rendered[path], folder))
         target.write_text(env.get_template("document.html.jinja2").render(
             content=content, up=up, name=title(path), all_modules=MODULES))
+
+
+def _without_dead_links(page: str) -> str:
+    """The page without links to places that it lacks: onnxruntime's docstrings name methods that this reference leaves out."""
+    places = set(re.findall(r'id="([^"]+)"', page))
+    return re.sub(r'<a href="#([^"]+)">(.*?)</a>', lambda link: link[0] if link[1] in places else link[2], page)
 
 
 def pages() -> list[str]:

@@ -1,4 +1,7 @@
-"""Processes that are made in different ways, and whether each computes on the emulated GPU; what a submission leaves to be waited for."""
+"""Processes that are made in different ways, and whether each computes on the emulated GPU; what a submission leaves to be waited for.
+
+vkdml radeon python -m lab.tests.radeon.children
+"""
 
 from __future__ import annotations
 

@@ -42,14 +42,6 @@ def test_parts_that_have_no_room_give_up_and_are_right(drivers, resident):
 
 
 @pytest.mark.family("on the emulated GPU", first=0)
-@pytest.mark.parametrize("way", ["children"])
-def test_children_run_on_it_too(drivers, way):
-    found = radeon("python", "-m", f"lab.tests.radeon.{way}")
-    assert found.stdout.count("RADV NAVI31") == 7, found.stdout + found.stderr
-    assert int(re.search(r"([\d,]+) dispatches", found.stderr)[1].replace(",", "")) >= 7 * 3
-
-
-@pytest.mark.family("on the emulated GPU", first=0)
 @pytest.mark.parametrize("way", ["barrier", "flow"])
 def test_mistakes_are_seen(drivers, way):
     found = radeon("python", "-m", "lab.tests.radeon.mutations", "--most", "2", "--ways", way)
