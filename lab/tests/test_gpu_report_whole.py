@@ -12,7 +12,7 @@ from vkdml_lab.gpu_report.found import FAILED, PASSED, Found
 from vkdml_lab.gpu_report.parts import CEILINGS, DEVICES, PARTS, PEERS, SCHEDULES, VALIDATION
 from vkdml_lab.gpu_report.problems import QUICK, WAYS
 
-# Python runs this as sitecustomize.py at its start, in all processes of a report: 4 is VkPhysicalDeviceType's CPU, and the page
+# Python runs this as sitecustomize at its start, in all processes of a report: 4 is VkPhysicalDeviceType's CPU, and the page
 # draws conclusions from times as if no other program ran
 DISCRETE = """
 import os
