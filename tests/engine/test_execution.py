@@ -196,7 +196,7 @@ def test_a_carried_state_stays_on_the_device(device, values):
 
 
 def test_making_it_ready_leaves_what_is_carried(device):
-    """Where it compiles anew, it runs once."""
+    """An execution that compiles something runs once."""
     stream = vkdml.RNN(*(np.full(shape, 0.5, np.float32) for shape in ((1, 2, 2), (1, 2, 2)))).stream()
     stream.step(np.ones((1, 2), np.float32))
     before, made = stream.state["initial_h"], device.gpu.pipelines_made

@@ -313,7 +313,7 @@ class _Commands:
 
 
 def _opened_to_write(path: Path) -> BinaryIO:
-    """A new file, or one that is emptied. Others are refused: nobody may read a pipe."""
+    """A new file, or one that is emptied. Others are refused: a pipe may have no reader."""
     number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, 0o666)
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)

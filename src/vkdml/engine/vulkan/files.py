@@ -83,24 +83,10 @@ def read(path: Path, most: int | None = None) -> bytes:
         size = length(file)
         if most is not None and size > most:
             raise ValueError(f"{size} bytes, more than {most}")
-        return _read(file, size)
-
-
-def read_part(path: Path, offset: int, size: int | None) -> bytes:
-    """Return `size` bytes of a file from `offset` on; None: all from there on."""
-    with open_regular(path) as file:
-        rest = length(file) - offset
-        if offset < 0 or rest < 0 or not 0 <= (rest if size is None else size) <= rest:
-            raise ValueError(f"bytes {offset} to {'the end' if size is None else offset + size} of {offset + rest}")
-        file.seek(offset)
-        return _read(file, rest if size is None else size)
-
-
-def _read(file: BinaryIO, size: int) -> bytes:
-    try:
-        return file.read(size)
-    except MemoryError:
-        raise ValueError(f"{size} bytes, more than there is memory") from None
+        try:
+            return file.read(size)
+        except MemoryError:
+            raise ValueError(f"{size} bytes, more than there is memory") from None
 
 
 def inside(folder: Path, name: str) -> Path:

@@ -76,7 +76,7 @@ class SessionStream(OfOneProcess, Closing):
                     found = f"{made.type} {made.shape} for {name}, which is {what}"
                     raise InvalidArgumentError("stream", f"carried: {output}", found, "an input of its own, a tensor of "
                                                "numbers of that type and shape")
-        self._session = object.__new__(type(session))  # another one of the same parts, which nobody closes
+        self._session = object.__new__(type(session))  # shares the parts, but is not closed with the other
         self._session.__dict__.update(session.__dict__)
         self._inputs = {name: inputs[name] for name in carried.values()}
         self._output_names = [*(output_names or [name for name in outputs if name not in carried])]
