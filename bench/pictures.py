@@ -160,7 +160,7 @@ def ordered(workers: Sequence[Row]) -> list[Row]:
 
 
 def shown_names(workers: Sequence[Row]) -> dict[str, str]:
-    """What the pictures call each: on another device than vkdml's own, with the first word of that device's name, if it is unique."""
+    """What the pictures call each worker: on another device than vkdml's, with the first word of that device's name."""
     words = {worker["name"]: re.split("[ ,]", worker["device"])[0] for worker in workers
              if worker["platform"] and is_ours(worker["name"]) and worker["name"] != OURS}
     unique = {name: word for name, word in words.items() if Counter(words.values())[word] == 1}

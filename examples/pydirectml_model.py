@@ -28,9 +28,10 @@ def main() -> np.ndarray:
         return expression
 
     def layer(x: Any, inputs: int, directions: int, direction: Any) -> Any:
-        fused = [dml.FusedActivation(dml.OperatorType.ACTIVATION_SIGMOID), dml.FusedActivation(dml.OperatorType.ACTIVATION_TANH)]
-        return dml.gru(x, given(1, directions, 3 * H, inputs), given(1, directions, 3 * H, H), activation_descs=fused * directions,
-                       direction=direction, output_options=dml.OutputOptions.Sequence).sequence
+        fused = [dml.FusedActivation(one) for one in (dml.OperatorType.ACTIVATION_SIGMOID, dml.OperatorType.ACTIVATION_TANH)]
+        weights = given(1, directions, 3 * H, inputs), given(1, directions, 3 * H, H)
+        return dml.gru(x, *weights, activation_descs=fused * directions, direction=direction,
+                       output_options=dml.OutputOptions.Sequence).sequence
 
     words = given(1, 1, T, B, data_type=dml.TensorDataType.UINT32)
     x = dml.gather(given(1, 1, V, E), words, axis=2, index_dimensions=2)  # {1, T, B, E}
