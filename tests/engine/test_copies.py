@@ -7,6 +7,7 @@ import pytest
 import vkdml
 from tests.engine.ready import table_of
 from vkdml.engine.vulkan.buffers import Buffer
+from vkdml.engine.vulkan.gpu import Submission
 from vkdml_lab.suite.support import tensor
 
 
@@ -104,3 +105,17 @@ def test_what_is_read_back_beside_what_is_uploaded_costs_nothing(device, monkeyp
         x.write(np.full(4, value, np.float32))
         heap.recorder.execute()
         assert y.read((4,))[0] == 2 * value
+
+
+def test_calls_copy_the_bytes_of_their_tensors(device, monkeypatch):
+    """To the byte, each way, though calls of other sizes share the buffers."""
+    monkeypatch.setattr(device.gpu, "host_memory", False)
+    copied, right = [], Submission._copy
+    monkeypatch.setattr(Submission, "_copy", lambda submission, operation, buffer, size: copied.append(size) or right(
+        submission, operation, buffer, size))
+    w, r, x = np.ones((1, 60, 7), np.float32), np.ones((1, 60, 20), np.float32), np.ones((11, 3, 7), np.float32)
+    y, y_h = vkdml.gru(x, w, r, device=device)
+    assert sorted(copied) == sorted(array.nbytes for array in (w, r, x, y, y_h))
+    small, _ = vkdml.gru(x[:2], w, r, device=device)
+    assert np.array_equal(small, y[:2])
+    assert np.array_equal(vkdml.gru(x, w, r, device=device)[0], y)

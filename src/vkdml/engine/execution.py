@@ -308,7 +308,7 @@ class Execution:
         commands, arrays = Commands(self.gpu, lease=self._lease), snapshot.arrays
         for field, buffer in buffers.items():
             buffer.write(flat(arrays[field]))
-            commands.upload(buffer)
+            commands.upload(buffer, compiled.problem.tensor(field).size_in_bytes)
         compiled.record_packing(commands, buffers, Weights(packed))
         commands.execute()
         return packed
@@ -328,7 +328,7 @@ class Execution:
         memory = {**self._buffers, **self._carried.buffers(), **constants}
         commands = Commands(self.gpu, lease=self._lease)
         for name in self.inputs:
-            commands.upload(self._buffers[name])
+            commands.upload(self._buffers[name], self._sizes[name])
         for index, (compiled, names) in enumerate(self._nodes):
             own: dict[str, Bound] = {name: self._buffer(place) for name, place in self._places.own[index].items()}
             own |= self.gpu.made(partial(_buffers, self.gpu, compiled.read), self._lease)
@@ -339,7 +339,7 @@ class Execution:
                     {name: own[name] for name in compiled.plan.packed})
             compiled.record(commands, {**own, **tensors}, weights, is_checked)
         for name in self._read:
-            commands.readback(memory[name])
+            commands.readback(memory[name], self._sizes[name])
         return commands
 
 

@@ -175,9 +175,9 @@ class Buffer(OfOneProcess, Closing):
         for begin, end in [(0, self.size_in_bytes)] if self._is_exposed else self._differences.of_host:
             self._mark_written(begin, end - begin)
 
-    def _mark_copied(self) -> None:
-        """Record that an upload or a readback has ended."""
-        self._differences.copied(0, self.size_in_bytes)
+    def _mark_copied(self, size: int | None = None) -> None:
+        """Record that an upload or a readback of the first `size` bytes has ended; None: of all."""
+        self._differences.copied(0, self.size_in_bytes if size is None else size)
         if self._is_exposed:
             self._differences.exposed_to_host()
 

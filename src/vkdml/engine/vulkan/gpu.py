@@ -24,7 +24,7 @@ from .queries import Enabled, default_device, enumerate_devices
 from .spirv import CompiledKernel
 from .store import DEFAULT_LIMIT, Lease, Memory, Store
 
-KP_VERSION = "0.9.0+vkdml.6"  # Kompute's version and the number of our patches; the build writes it into kp
+KP_VERSION = "0.9.0+vkdml.7"  # Kompute's version and the number of our patches; the build writes it into kp
 _INSTALL_KP = "install vkdml again, from its wheel for this Python or by `make setup` in its source tree"
 
 try:
@@ -109,15 +109,17 @@ class Submission:
         self._new: dict[str, None] = {}  # kernels not run yet; some drivers compile them in the first run
         self._copied: list[Any] = []  # kp's tensors, whose memory counts while they are held
 
-    def upload(self, buffer: Buffer) -> None:
-        self._copy(kp.OpTensorSyncDevice, buffer)
+    def upload(self, buffer: Buffer, size: int | None = None) -> None:
+        """Record a copy to the device. size: bytes from the start of the buffer; None: all."""
+        self._copy(kp.OpTensorSyncDevice, buffer, size)
 
-    def readback(self, buffer: Buffer) -> None:
-        self._copy(kp.OpTensorSyncLocal, buffer)
+    def readback(self, buffer: Buffer, size: int | None = None) -> None:
+        """Record a copy to the host. size: as for `upload`."""
+        self._copy(kp.OpTensorSyncLocal, buffer, size)
 
-    def _copy(self, operation: Callable[[list[Any]], Any], buffer: Buffer) -> None:
+    def _copy(self, operation: Callable[[list[Any], int], Any], buffer: Buffer, size: int | None) -> None:
         self._copied.append(buffer._tensor)
-        self._record(lambda: operation(self._copied[-1:]))
+        self._record(lambda: operation(self._copied[-1:], size or buffer.size_in_bytes))
 
     def dispatch(self, kernel: Kernel, push: Mapping[str, int]) -> None:
         """Record a dispatch. push: the push constants, by their names in the shader."""
