@@ -265,6 +265,14 @@ def test_tensors_say_which_memory_they_got(manager, device):
     assert kp.Manager(device.info.index, host_memory_type=31).tensor_t(words(0), kp.TensorTypes.host).memory_types() == types[0]
 
 
+def test_a_tensor_prefers_a_memory_type(device):
+    """Before the manager's own."""
+    manager = kp.Manager(device.info.index, host_memory_type=31)
+    direct, host = device.info.direct_memory_type, kp.TensorTypes.host
+    types = [manager.tensor_t(words(0), host, wanted).memory_types() for wanted in (direct, 31)]
+    assert types == [[direct], manager.tensor_t(words(0), host).memory_types()]
+
+
 def test_pipelines_go_from_one_manager_to_the_next(manager, add, device):
     tensors = [manager.tensor_t(words(0, 0)) for _ in range(2)]
     empty = len(kp.Manager(device.info.index).pipeline_cache_data())

@@ -107,7 +107,7 @@ class Commands:
 
     def upload(self, buffer: Buffer, size: int | None = None) -> None:
         """Record a copy to the device. size: bytes from the start of the buffer; None: all."""
-        if not self.gpu.host_memory:
+        if buffer._has_other_memory:
             if self._merges:
                 computed = [part for step in self._dispatches for part in step.writes if part.buffer is buffer]
                 if computed:
@@ -121,7 +121,7 @@ class Commands:
 
     def readback(self, buffer: Buffer, size: int | None = None) -> None:
         """Record a copy to the host. size: as for `upload`."""
-        if not self.gpu.host_memory:
+        if buffer._has_other_memory:
             self._add(_Operation(lambda submission: submission.readback(buffer, size), reads=frozenset([buffer]), copies=buffer,
                                  size=size))
 
