@@ -268,7 +268,8 @@ class _Builder:
     def _start(self) -> None:
         self._submission: Submission | None = None
         self._written: set[Buffer] = set()  # buffers that operations or uploads wrote since the last barrier
-        self._copied: dict[Buffer, int | None] = {}  # buffers uploaded or read back, with the bytes copied
+        self._copied: set[Buffer] = set()   # buffers uploaded or read back
+        self._copies: list[tuple[Buffer, int | None]] = []
         self._read: set[Buffer] = set()     # buffers that dispatches read
         self._uploaded: set[Buffer] = set()
         self._seen: set[Bound] = set()      # parts that dispatches wrote before a copy of the buffer
@@ -283,7 +284,7 @@ class _Builder:
         # Buffers that need a barrier first. kp orders an upload before a dispatch, and a dispatch before a readback
         needed = changes & (self._written | self._read)
         if operation.copies is None:
-            needed |= operation.reads & self._written | changes & self._copied.keys()
+            needed |= operation.reads & self._written | changes & self._copied
         if operation.starts_submission or operation.copies in self._copied:
             self.finish()
         if self._submission is None:
@@ -298,7 +299,8 @@ class _Builder:
             self._read |= operation.reads
             self._unread |= operation.writes
         else:
-            self._copied[operation.copies] = operation.size
+            self._copied.add(operation.copies)
+            self._copies.append((operation.copies, operation.size))
             self._uploaded |= changes
             seen = {part for part in self._unread if part.buffer is operation.copies}
             self._seen |= seen
@@ -312,9 +314,9 @@ class _Builder:
             read_in_place = {part.buffer for part in seen | unread if part.buffer.has_copy} if in_place else set()
             if read_in_place:
                 submission.show(sorted(read_in_place, key=lambda buffer: buffer._serial))
-            copied = self._copied
+            copied, copies = self._copied, self._copies
             late = [part for part in unread if part.buffer in copied]
-            read_back = copied.keys() - self._uploaded if self._merges else set()
+            read_back = copied - self._uploaded if self._merges else set()
 
             def run() -> None:
                 for part in seen:  # first, as a submission that fails may have changed them
@@ -323,7 +325,7 @@ class _Builder:
                 for part in unread:
                     part._mark_computed()
                 submission.run()
-                for buffer, size in copied.items():
+                for buffer, size in copies:
                     buffer._mark_copied(size)
                 for buffer, arrays in unsent:
                     buffer._put_back(arrays)
