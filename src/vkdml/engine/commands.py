@@ -4,34 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from itertools import compress
+from typing import NamedTuple
 
 from ..planning.dispatches import Dispatch
 from ..planning.plan import Plan
+from .attempts import Attempt, Attempts, cleared
+from .submissions import NONE, Builder, Operation
 from .vulkan import spirv, system
 from .vulkan.buffers import Bound, Buffer, overlap
-from .vulkan.gpu import Gpu, Kernel, Submission
+from .vulkan.gpu import Gpu, Kernel
 from .vulkan.store import Lease
 from .weights import OWNED, Origin, Weights, is_current, origin_of
-
-_NONE: frozenset[Any] = frozenset()
-
-
-class _Operation(NamedTuple):
-    """A dispatch or a copy. copies: the buffer of an upload or a readback."""
-
-    record: Callable[[Submission], None]
-    reads: frozenset[Buffer] = _NONE
-    writes: frozenset[Bound] = _NONE
-    copies: Buffer | None = None
-    starts_submission: bool = False
 
 
 class _HostCall(NamedTuple):
     """A function that each execution calls. writes: parts of buffers that it changes."""
 
     work: Callable[[], None]
-    writes: frozenset[Bound] = _NONE
+    writes: frozenset[Bound] = NONE
 
 
 @dataclass(frozen=True)
@@ -40,7 +31,7 @@ class _Packing:
 
     weights: Weights
     sources: Sequence[Bound]
-    operations: Sequence[_Operation]
+    operations: Sequence[Operation]
     is_fresh: bool
 
     @property
@@ -52,7 +43,7 @@ class _Packing:
         return None if self.is_fresh else origin_of(self.sources)
 
 
-_Step = _Operation | _HostCall | _Packing
+_Step = Operation | _HostCall | _Packing | Attempt
 
 
 def storage_buffers(plan: Plan) -> dict[str, int]:
@@ -63,9 +54,10 @@ def storage_buffers(plan: Plan) -> dict[str, int]:
 
 class Commands:
     """A list of operations, each of which waits for those that it depends on. All go to the driver in one submission, unless
-    `dispatch` starts another or `call` runs Python between two.
+    `dispatch` starts another or `call` runs Python between two. If an attempt gives up, all run again with the fallbacks.
 
     merges: whether host and device may write different parts of a buffer; if not, an upload or a readback copies all of it.
+    As outputs may then be inputs too, an attempt ends its submission, and only its fallback runs again. So it is with calls.
     lease: keeps the pipelines in the store.
     """
 
@@ -75,12 +67,14 @@ class Commands:
         self.lease = lease
         self._steps: list[_Step] = []
         self._packings: list[_Packing] = []
+        self._attempts: list[Attempt] = []
         # Steps that change stamps, in recorded order: packings, initialized weights and (if it merges) uploads
         self._stamped: list[_Packing | Weights | Buffer] = []
         # Weights that an initializer must have packed before, each with the function that raises if none has
         self._needed: dict[Weights, Callable[[], None]] = {}
         self._checks: list[Callable[[], None]] = []
-        self._built: dict[tuple[bool, ...], list[Callable[[], None]]] = {}  # submissions, by which packings they contain
+        # Submissions, by which packings and attempts they contain
+        self._built: dict[tuple[tuple[bool, ...], tuple[bool, ...]], Builder] = {}
         self._owned: dict[Weights, int] = {}  # weights of initializers recorded here, and the number of steps before each
         self._overwritten: set[Weights] | None = None  # weights whose buffer another step writes to; None: not computed yet
 
@@ -95,12 +89,12 @@ class Commands:
     @property
     def _dispatches(self) -> list[_Step]:
         """The steps that are no copies."""
-        return [step for step in self._steps if not isinstance(step, _Operation) or step.copies is None]
+        return [step for step in self._steps if not isinstance(step, Operation) or step.copies is None]
 
     def _changes(self, steps: Iterable[_Step]) -> Iterator[Bound]:
         """Yield the parts that steps write. Uploads of writes that were already stamped on the host are left out."""
         for step in steps:
-            copied = step.copies if isinstance(step, _Operation) else None
+            copied = step.copies if isinstance(step, Operation) else None
             if not (self._merges and copied and not copied._is_exposed):
                 yield from step.writes
 
@@ -114,15 +108,15 @@ class Commands:
                 else:
                     self.before_execute(buffer._merge)
                 self._stamped.append(buffer)
-            self._add(_Operation(lambda submission: submission.upload(buffer), writes=frozenset([buffer]), copies=buffer))
+            self._add(Operation(lambda submission: submission.upload(buffer), writes=frozenset([buffer]), copies=buffer))
 
     def readback(self, buffer: Buffer) -> None:
         if not self.gpu.host_memory:
-            self._add(_Operation(lambda submission: submission.readback(buffer), reads=frozenset([buffer]), copies=buffer))
+            self._add(Operation(lambda submission: submission.readback(buffer), reads=frozenset([buffer]), copies=buffer))
 
     def dispatch(self, kernel: Kernel, push: Mapping[str, int], starts_submission: bool = False) -> None:
         """Record a dispatch. push: its push constants, by their names in the shader. starts_submission: begin a new one."""
-        self._add(_Operation(lambda submission: submission.dispatch(kernel, push), kernel.reads, kernel.writes,
+        self._add(Operation(lambda submission: submission.dispatch(kernel, push), kernel.reads, kernel.writes,
                              starts_submission=starts_submission))
 
     def record(self, dispatches: Sequence[Dispatch], buffers: Mapping[str, Bound]) -> None:
@@ -134,15 +128,41 @@ class Commands:
                 made[key] = self.gpu.create_kernel(dispatch, buffers, lease=self.lease)
             self.dispatch(made[key], dispatch.push, dispatch.starts_submission)
 
-    def call(self, work: Callable[[], None], writes: frozenset[Bound] = _NONE) -> None:
+    def execution(self, plan: Plan, buffers: Mapping[str, Bound], attempts: Attempts) -> None:
+        """Record an execution of a plan, whose weights are packed. buffers: of the tensors, by field, and of the plan, by name.
+        """
+        if plan.timed_out is None:
+            self.record(plan.execute, buffers)
+            return
+        name, word = plan.timed_out
+        writes = frozenset(buffers[name] for dispatch in plan.execute + plan.fallback for name in dispatch.writes)
+        self.attempt(lambda inner: inner.record(plan.execute, buffers), buffers[name].buffer, word,
+                     lambda inner: inner.record(plan.fallback, buffers), attempts, writes)
+
+    def attempt(self, record: Callable[[Commands], None], flags: Buffer, word: int,
+                record_fallback: Callable[[Commands], None], attempts: Attempts, writes: frozenset[Bound]) -> None:
+        """Do what `record` records, and what `record_fallback` records if that gives up or is not worthwhile. Both do the same
+        work. The fallback is recorded, and its pipelines are made, when it is first needed.
+
+        flags, word: see Attempt. writes: the parts that either changes.
+        """
+        def with_flags(inner: Commands) -> None:
+            record(inner)
+            inner.readback(flags)
+
+        gpu, lease = self.gpu, self.lease
+        attempt = Attempt(flags, word, attempts, _recorded(with_flags, gpu, lease),
+                          lambda: _recorded(record_fallback, gpu, lease), writes)
+        self._attempts.append(attempt)
+        self._add(attempt)
+
+    def call(self, work: Callable[[], None], writes: frozenset[Bound] = NONE) -> None:
         """Call `work` at this place of each execution, after the steps before it. writes: the parts that it changes."""
         self._add(_HostCall(work, writes))
 
     def pack(self, weights: Weights, sources: Sequence[Bound], record: Callable[[Commands], None]) -> None:
         """Pack weights at each execution that finds them changed. sources: their inputs. record: records the dispatches."""
-        inner = Commands(self.gpu, lease=self.lease)
-        record(inner)
-        operations = [step for step in inner._steps if isinstance(step, _Operation)]
+        operations = _recorded(record, self.gpu, self.lease)
         written = set(self._changes(self._steps))
         is_fresh = any(overlap(part, source) for part in written for source in sources)
         self._packings.append(_Packing(weights, sources, operations, is_fresh))
@@ -186,8 +206,7 @@ class Commands:
                 if not is_current(weights.origin, OWNED):
                     refuse()
             try:
-                for run in self._built.get(due) or self._runs(due):
-                    run()
+                self._run(due)
             except BaseException:  # the device may have done any part of it
                 for weights in {*self._owned, *(packing.weights for packing in self._packings)}:
                     weights.origin = None
@@ -195,10 +214,30 @@ class Commands:
             for weights, origin in origins.items():
                 weights.origin = origin
 
+    def _run(self, due: tuple[bool, ...]) -> None:
+        tried = self._worthwhile
+        attempts = list(compress(self._attempts, tried))
+        with cleared(attempts):
+            for run in self._submissions(due, tried).runs:
+                run()
+            if attempts and self._is_repeatable and [attempt for attempt in attempts if attempt.gave_up()]:
+                for run in self._submissions(due, (False,) * len(tried)).runs:
+                    run()
+
+    @property
+    def _worthwhile(self) -> tuple[bool, ...]:
+        """Which attempts to make now."""
+        return tuple(attempt.attempts.is_worthwhile for attempt in self._attempts)
+
+    @property
+    def _is_repeatable(self) -> bool:
+        """Whether all may run twice with the same outcome: no output is an input, and no call notices."""
+        return not self._merges and not any(isinstance(step, _HostCall) for step in self._steps)
+
     def prepare(self) -> None:
         """Build the submissions of the next execution now."""
         with self.gpu.lock:
-            self._runs(self._due()[0])
+            self._submissions(self._due()[0], self._worthwhile)
 
     def _due(self) -> tuple[tuple[bool, ...], dict[Weights, Origin | None]]:
         """Return which packings are needed now, and the origins that their weights have afterwards.
@@ -228,103 +267,35 @@ class Commands:
         others = [step for step in self._steps if not (isinstance(step, _Packing) and step.weights == weights)]
         return weights.within is not None and any(overlap(part, weights.within) for part in self._changes(others))
 
-    def _runs(self, due: tuple[bool, ...]) -> list[Callable[[], None]]:
-        """Return an execution's submissions and calls, in order. due: which packings it contains."""
-        if due not in self._built:
-            builder = _Builder(self.gpu, self._merges)
-            packs = iter(due)
+    def _submissions(self, due: tuple[bool, ...], tried: tuple[bool, ...]) -> Builder:
+        """Return an execution's submissions and calls. due: which packings it contains. tried: which attempts."""
+        if (due, tried) not in self._built:
+            builder, packs, tries = Builder(self.gpu, self._merges), iter(due), iter(tried)
             for step in self._steps:
                 if isinstance(step, _HostCall):
                     builder.call(step.work)
-                elif isinstance(step, _Operation):
+                elif isinstance(step, Operation):
                     builder.add(step)
-                elif next(packs):
-                    for operation in step.operations:
-                        builder.add(operation)
-            self._built[due] = builder.finish()
-        return self._built[due]
+                elif isinstance(step, _Packing):
+                    builder.add(*step.operations if next(packs) else ())
+                elif next(tries):
+                    builder.add(*step.operations)
+                    if not self._is_repeatable:
+                        builder.call(step.settle)
+                else:
+                    builder.add(*step.fallback)
+            builder.finish()
+            self._built[due, tried] = builder
+        return self._built[due, tried]
 
     @property
     def counts(self) -> tuple[int, int]:
-        """The numbers of submissions (with calls) and of dispatches of an execution that packs nothing."""
-        dispatches = sum(isinstance(step, _Operation) and step.copies is None for step in self._steps)
-        return len(self._runs((False,) * len(self._packings))), dispatches
+        """The numbers of submissions and of dispatches of an execution that packs nothing, and in which no attempt gives up."""
+        built = self._submissions((False,) * len(self._packings), (True,) * len(self._attempts))
+        return built.submissions, built.dispatches
 
 
-class _Builder:
-    """Makes submissions of operations, with barriers where an operation depends on one before it."""
-
-    def __init__(self, gpu: Gpu, merges: bool) -> None:
-        self._gpu = gpu
-        self._merges = merges
-        self._runs: list[Callable[[], None]] = []
-        self._start()
-
-    def _start(self) -> None:
-        self._submission: Submission | None = None
-        self._written: set[Buffer] = set()  # buffers that operations or uploads wrote since the last barrier
-        self._copied: set[Buffer] = set()   # buffers uploaded or read back
-        self._read: set[Buffer] = set()     # buffers that dispatches read
-        self._uploaded: set[Buffer] = set()
-        self._seen: set[Bound] = set()      # parts that dispatches wrote before a copy of the buffer
-        self._unread: set[Bound] = set()    # parts that dispatches wrote since the buffer was last copied
-
-    def call(self, work: Callable[[], None]) -> None:
-        self.finish()
-        self._runs.append(work)
-
-    def add(self, operation: _Operation) -> None:
-        changes = {part.buffer for part in operation.writes}
-        # Buffers that need a barrier first. kp orders an upload before a dispatch, and a dispatch before a readback
-        needed = changes & (self._written | self._read)
-        if operation.copies is None:
-            needed |= operation.reads & self._written | changes & self._copied
-        if operation.starts_submission or operation.copies in self._copied:
-            self.finish()
-        if self._submission is None:
-            self._submission = self._gpu.create_submission()
-        elif needed:
-            self._submission.barrier(sorted(needed, key=lambda buffer: buffer._serial))
-            self._written -= needed
-            self._read -= needed
-        operation.record(self._submission)
-        if operation.copies is None:
-            self._written |= changes
-            self._read |= operation.reads
-            self._unread |= operation.writes
-        else:
-            self._copied.add(operation.copies)
-            self._uploaded |= changes
-            seen = {part for part in self._unread if part.buffer is operation.copies}
-            self._seen |= seen
-            self._unread -= seen
-
-    def finish(self) -> list[Callable[[], None]]:
-        """End the current submission. Return all submissions and calls so far."""
-        if self._submission is not None:
-            submission, seen, unread = self._submission, self._seen, self._unread
-            in_place = self._gpu.host_memory
-            read_in_place = {part.buffer for part in seen | unread if part.buffer.has_copy} if in_place else set()
-            if read_in_place:
-                submission.show(sorted(read_in_place, key=lambda buffer: buffer._serial))
-            copied = self._copied
-            late = [part for part in unread if part.buffer in copied]
-            read_back = copied - self._uploaded if self._merges else set()
-
-            def run() -> None:
-                for part in seen:  # first, as a submission that fails may have changed them
-                    part._mark_computed()
-                unsent = [(buffer, buffer._unsent()) for buffer in read_back] if read_back else []
-                for part in unread:
-                    part._mark_computed()
-                submission.run()
-                for buffer in copied:
-                    buffer._mark_copied()
-                for buffer, arrays in unsent:
-                    buffer._put_back(arrays)
-                for part in late:
-                    part._mark_computed()
-
-            self._runs.append(run)
-        self._start()
-        return self._runs
+def _recorded(record: Callable[[Commands], None], gpu: Gpu, lease: Lease | None) -> list[Operation]:
+    commands = Commands(gpu, lease=lease)
+    record(commands)
+    return [step for step in commands._steps if isinstance(step, Operation)]
