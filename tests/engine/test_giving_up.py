@@ -57,8 +57,8 @@ class Stack:
     computed: whether an operator computes the GRU's recurrent weights.
     """
 
-    def __init__(self, device, states=False, computed=False, rng=np.random.default_rng(0)):
-        self.descs, self.values, nodes = {}, {}, []
+    def __init__(self, device, states=False, computed=False):
+        rng, self.descs, self.values, nodes = np.random.default_rng(0), {}, {}, []
         left_out = dict.fromkeys(["SequenceLengthsTensor", "PeepholeTensor", *([] if states else STATES)])
         for place, (name, cell) in enumerate(LAYERS.items()):
             changes = {field: None for field in left_out if field in cell.tensors}
@@ -117,7 +117,7 @@ def test_a_stack(device, memory, giving_up, ran, names):
 
 def test_it_is_the_fallback_that_is_right(device, giving_up, monkeypatch):
     giving_up(["gru"])
-    monkeypatch.setattr("vkdml.engine.attempts.Attempt.gave_up", lambda attempt: False)
+    monkeypatch.setattr("vkdml.engine.commands._Attempt.gave_up", lambda attempt: False)
     with pytest.raises(AssertionError, match="Not equal"):
         Stack(device).check()
 

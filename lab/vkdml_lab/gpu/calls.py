@@ -1,8 +1,9 @@
-"""Counts what warm calls ask of the driver of a GPU that is not there: submissions, waits, copies, barriers, and what they make.
+"""Counts what warm calls ask of the driver of a GPU that is not there: submissions, waits, copies, barriers, and objects made.
 
     python -m vkdml_lab.gpu.calls [--drivers DIR] [GPU ...]
 
-A layer counts (lab/vkdml_lab/faults/layer.c). Plans and calls are those of the GPU; nothing is computed.
+A layer counts (lab/vkdml_lab/faults/layer.c). Plans and calls are those of the GPU; nothing is computed. It fails where a call
+asks for more than its bounds.
 """
 
 from __future__ import annotations
@@ -12,18 +13,20 @@ import json
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from tabulate import tabulate
 
+from vkdml.laboratory import with_facts
 from vkdml_lab.faults.layer import NONE, Layer, build
-from vkdml_lab.gpu.drivers import FETCHED, driver
-from vkdml_lab.gpu.gpus import GPUS
+from vkdml_lab.gpu.compiler import as_of_a_real_one
+from vkdml_lab.gpu.drivers import FETCHED, Driver, driver
+from vkdml_lab.gpu.gpus import DESKTOP, GPUS, Gpu
 
 CHECKED = ("rx7900xtx", "rtx3090", "arc-a770", "tgl")  # three with memory of their own, and one that shares the processor's
 STEPS, HIDDEN, LAYERS = 100, 256, 3
-STATE = 4 * HIDDEN  # bytes of a row's state, and of a row of x or y
 _WAITS = ("vkWaitForFences", "vkQueueWaitIdle")
 
 Call = Callable[[], object]
@@ -67,7 +70,8 @@ def _stack() -> Call:
     nodes = "".join(f"y{place} = LSTM <hidden_size = {HIDDEN}> (x{place}, w{place}, r{place})"
                     f"x{place + 1} = Squeeze (y{place}, one) " for place in range(LAYERS))
     session = InferenceSession(_model(
-        f"stack (float[T, B, {HIDDEN}] x0) => (float[T, B, {HIDDEN}] x{LAYERS}) {{ one = Constant <value_ints = [1]> () {nodes} }}",
+        f"stack (float[T, B, {HIDDEN}] x0) => (float[T, B, {HIDDEN}] x{LAYERS}) {{"
+        f"one = Constant <value_ints = [1]> () {nodes} }}",
         {f"{name}{place}": _random(1, 4 * HIDDEN, HIDDEN) for name in "wr" for place in range(LAYERS)}))
     x = _random(STEPS, 1, HIDDEN)
     return lambda: session.run(None, {"x0": x})
@@ -75,9 +79,10 @@ def _stack() -> Call:
 
 def _stream() -> Call:
     from vkdml.onnx import InferenceSession
+    state = f"float[1, 1, {HIDDEN}]"
     session = InferenceSession(_model(
-        f"""stream (float[T, 1, {HIDDEN}] x, float[1, 1, {HIDDEN}] h) => (float[T, 1, 1, {HIDDEN}] y, float[1, 1, {HIDDEN}] last) {{
-            y, last = GRU <hidden_size = {HIDDEN}, linear_before_reset = 1> (x, w, r, , , h) }}""",
+        f"stream (float[T, 1, {HIDDEN}] x, {state} h) => (float[T, 1, 1, {HIDDEN}] y, {state} last) {{"
+        f"y, last = GRU <hidden_size = {HIDDEN}, linear_before_reset = 1> (x, w, r, , , h) }}",
         {name: _random(1, 3 * HIDDEN, HIDDEN) for name in "wr"}))
     stream, x = session.stream({"last": "h"}), _random(1, 1, HIDDEN)
     return lambda: stream.step({"x": x})
@@ -85,15 +90,34 @@ def _stream() -> Call:
 
 CALLS: dict[str, Callable[[], Call]] = {"layer": _layer, "module": _module, "stack": _stack, "stream": _stream}
 
+# The most that a call may ask for. A GPU that works in the processor's memory copies nothing
+_STATE, _SLACK = 4 * HIDDEN, 512  # bytes of a step's x, y or state; of the words in which plans say that they gave up
+BOUNDS = {
+    "layer": {"barriers": 12, "copies": 4, "copied bytes": (2 * STEPS + 1) * _STATE + _SLACK},  # x, y and the last h
+    "module": {"barriers": 14, "copies": 5, "copied bytes": (2 * STEPS + 2) * _STATE + _SLACK},  # and the last c
+    "stack": {"barriers": 24, "copies": 2 + LAYERS, "copied bytes": 2 * STEPS * _STATE + _SLACK},
+    "stream": {"barriers": 10, "copies": 3, "copied bytes": 2 * _STATE + _SLACK},
+}
+_OF_ALL = {"submissions": 1, "waits": 1}
+_MAKES = "vkCreate", "vkAllocate", "vkMap", "vkBind", "vkBegin"
+
+
+def breaches(gpu: Gpu, call: str, counts: Counts) -> list[str]:
+    """What a warm call asks for beyond its bounds, in words."""
+    shared = {"copies": 0, "copied bytes": 0} if gpu.kind != DESKTOP else {}
+    bounds = _OF_ALL | BOUNDS[call] | shared | {name: 0 for name in counts if name.startswith(_MAKES)}
+    return [f"{gpu.name}, {call}: {counts[what]} {what}, at most {bound} are allowed"
+            for what, bound in bounds.items() if counts[what] > bound]
+
 
 def counted(name: str, calls: list[str], drivers: Path = FETCHED) -> dict[str, Counts]:
     """What each of these calls asks of a GPU's driver once it is warm. Raises RuntimeError if its process fails."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        of_gpu = driver(GPUS[name], drivers, folder)
+        of_gpu: Driver = driver(GPUS[name], drivers, folder)
         # What is found out where nothing is computed must not be kept for real devices
         environment = of_gpu.environment | build(folder) | {"XDG_CACHE_HOME": temporary, "VKDML_TUNING": "off"}
-        child = subprocess.run([*of_gpu.python(), "-m", "vkdml_lab.gpu.calls", "--inside", temporary, *calls],
+        child = subprocess.run([*of_gpu.python(), "-m", "vkdml_lab.gpu.calls", "--inside", temporary, name, *calls],
                                env=environment, capture_output=True, text=True)
     if child.returncode:
         raise RuntimeError(f"{name}: the process ended with {child.returncode}: {child.stderr[-2000:]}")
@@ -119,12 +143,16 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="GPU", help=f"of {', '.join(GPUS)}; by default {', '.join(CHECKED)}")
     arguments = parser.parse_args()
     if arguments.inside:
-        print(json.dumps({name: _count(Layer(arguments.inside), CALLS[name]()) for name in arguments.names}))
+        gpu, *calls = arguments.names
+        with with_facts(partial(as_of_a_real_one, GPUS[gpu])):
+            print(json.dumps({name: _count(Layer(arguments.inside), CALLS[name]()) for name in calls}))
         return 0
-    rows = [{"GPU": name, "call": call, **counts} for name in arguments.names or CHECKED
-            for call, counts in counted(name, list(CALLS), arguments.drivers).items()]
-    print(tabulate(rows, headers="keys"))
-    return 0
+    found = {name: counted(name, list(CALLS), arguments.drivers) for name in arguments.names or CHECKED}
+    rows = [(name, call, counts) for name, calls in found.items() for call, counts in calls.items()]
+    print(tabulate([{"GPU": name, "call": call, **counts} for name, call, counts in rows], headers="keys"))
+    broken = [text for name, call, counts in rows for text in breaches(GPUS[name], call, counts)]
+    print(*broken, sep="\n")
+    return 1 if broken else 0
 
 
 if __name__ == "__main__":

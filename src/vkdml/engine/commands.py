@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress
+from functools import cache, partial
 from typing import NamedTuple
+from weakref import WeakSet
+
+import numpy as np
 
 from ..planning.dispatches import Dispatch
 from ..planning.plan import Plan
-from .attempts import Attempt, Attempts, cleared
 from .submissions import NONE, Builder, Operation
 from .vulkan import spirv, system
 from .vulkan.buffers import Bound, Buffer, overlap
@@ -17,9 +20,11 @@ from .vulkan.gpu import Gpu, Kernel
 from .vulkan.store import Lease
 from .weights import OWNED, Origin, Weights, is_current, origin_of
 
+_log = logging.getLogger(__name__)
+
 
 class _HostCall(NamedTuple):
-    """A function that each execution calls. writes: parts of buffers that it changes."""
+    """A function that each execution calls."""
 
     work: Callable[[], None]
     writes: frozenset[Bound] = NONE
@@ -43,7 +48,63 @@ class _Packing:
         return None if self.is_fresh else origin_of(self.sources)
 
 
-_Step = Operation | _HostCall | _Packing | Attempt
+@dataclass
+class Attempts:
+    """Counts attempts that gave up. goes_on: whether to try again after one did. keep: called for each that gives up."""
+
+    goes_on: bool = True
+    timeouts: int = 0
+    keep: Callable[[], None] = lambda: None
+
+    @property
+    def is_worthwhile(self) -> bool:
+        """Whether to try again. An attempt that gives up has lost time waiting."""
+        return self.goes_on or not self.timeouts
+
+    def gave_up(self) -> None:
+        self.timeouts += 1
+        self.keep()
+        _log.warning("workgroups did not meet in time: the fallback runs, %s",
+                     "this time" if self.goes_on else "and from now on at once")
+
+
+class _Attempt:
+    """The execution of a plan that may give up. Its fallback does the same work, and is recorded when it is first needed.
+
+    If it gives up, it sets the word of a buffer that the plan names. That word and those behind it, where workgroups meet, must
+    be 0 when it starts. It leaves them 0 if it succeeds.
+    """
+
+    def __init__(self, gpu: Gpu, lease: Lease | None, plan: Plan, buffers: Mapping[str, Bound], attempts: Attempts) -> None:
+        assert plan.timed_out
+        name, self.word = plan.timed_out
+        self.flags, self.attempts = buffers[name].buffer, attempts
+        self.tried = _recorded(gpu, lease, plan.execute, buffers)
+        self.tried.readback(self.flags)
+        self.fallback = cache(partial(_recorded, gpu, lease, plan.fallback, buffers))
+        self.writes = frozenset(buffers[name] for dispatch in plan.execute + plan.fallback for name in dispatch.writes)
+
+    def clear(self) -> None:
+        """Make the words 0."""
+        self.flags.upload(np.zeros(self.flags.size_in_bytes // 4 - self.word, np.uint32), 4 * self.word)
+
+    def gave_up(self) -> bool:
+        """Return whether it has given up. If so, count that, and clear the words, as other attempts may use them too."""
+        if not self.flags._take((1,), np.uint32, 4 * self.word)[0]:
+            return False
+        self.attempts.gave_up()
+        self.clear()
+        return True
+
+    def settle(self) -> None:
+        """Run the fallback if it has given up."""
+        if self.gave_up():
+            self.fallback().execute()
+
+
+_clear: WeakSet[Buffer] = WeakSet()  # buffers in which the words of attempts are 0
+
+_Step = Operation | _HostCall | _Packing | _Attempt
 
 
 def storage_buffers(plan: Plan) -> dict[str, int]:
@@ -67,7 +128,7 @@ class Commands:
         self.lease = lease
         self._steps: list[_Step] = []
         self._packings: list[_Packing] = []
-        self._attempts: list[Attempt] = []
+        self._attempts: list[_Attempt] = []
         # Steps that change stamps, in recorded order: packings, initialized weights and (if it merges) uploads
         self._stamped: list[_Packing | Weights | Buffer] = []
         # Weights that an initializer must have packed before, each with the function that raises if none has
@@ -85,6 +146,11 @@ class Commands:
     def writes(self, bound: Bound) -> bool:
         """Return whether a dispatch recorded so far writes to a part of a buffer."""
         return any(overlap(part, bound) for step in self._dispatches for part in step.writes)
+
+    @property
+    def operations(self) -> list[Operation]:
+        """The steps that are dispatches or copies."""
+        return [step for step in self._steps if isinstance(step, Operation)]
 
     @property
     def _dispatches(self) -> list[_Step]:
@@ -129,40 +195,21 @@ class Commands:
             self.dispatch(made[key], dispatch.push, dispatch.starts_submission)
 
     def execution(self, plan: Plan, buffers: Mapping[str, Bound], attempts: Attempts) -> None:
-        """Record an execution of a plan, whose weights are packed. buffers: of the tensors, by field, and of the plan, by name.
-        """
+        """Record an execution of a plan with packed weights. buffers: of the tensors, by field, and of the plan, by name."""
         if plan.timed_out is None:
             self.record(plan.execute, buffers)
-            return
-        name, word = plan.timed_out
-        writes = frozenset(buffers[name] for dispatch in plan.execute + plan.fallback for name in dispatch.writes)
-        self.attempt(lambda inner: inner.record(plan.execute, buffers), buffers[name].buffer, word,
-                     lambda inner: inner.record(plan.fallback, buffers), attempts, writes)
+        else:
+            self._attempts.append(_Attempt(self.gpu, self.lease, plan, buffers, attempts))
+            self._add(self._attempts[-1])
 
-    def attempt(self, record: Callable[[Commands], None], flags: Buffer, word: int,
-                record_fallback: Callable[[Commands], None], attempts: Attempts, writes: frozenset[Bound]) -> None:
-        """Do what `record` records, and what `record_fallback` records if that gives up or is not worthwhile. Both do the same
-        work. The fallback is recorded, and its pipelines are made, when it is first needed.
+    def call(self, work: Callable[[], None]) -> None:
+        """Call `work` at this place of each execution, after the steps before it."""
+        self._add(_HostCall(work))
 
-        flags, word: see Attempt. writes: the parts that either changes.
-        """
-        def with_flags(inner: Commands) -> None:
-            record(inner)
-            inner.readback(flags)
-
-        gpu, lease = self.gpu, self.lease
-        attempt = Attempt(flags, word, attempts, _recorded(with_flags, gpu, lease),
-                          lambda: _recorded(record_fallback, gpu, lease), writes)
-        self._attempts.append(attempt)
-        self._add(attempt)
-
-    def call(self, work: Callable[[], None], writes: frozenset[Bound] = NONE) -> None:
-        """Call `work` at this place of each execution, after the steps before it. writes: the parts that it changes."""
-        self._add(_HostCall(work, writes))
-
-    def pack(self, weights: Weights, sources: Sequence[Bound], record: Callable[[Commands], None]) -> None:
-        """Pack weights at each execution that finds them changed. sources: their inputs. record: records the dispatches."""
-        operations = _recorded(record, self.gpu, self.lease)
+    def pack(self, weights: Weights, sources: Sequence[Bound], dispatches: Sequence[Dispatch], buffers: Mapping[str, Bound]
+             ) -> None:
+        """Pack weights at each execution that finds them changed. sources: their inputs. The others are as of `record`."""
+        operations = _recorded(self.gpu, self.lease, dispatches, buffers).operations
         written = set(self._changes(self._steps))
         is_fresh = any(overlap(part, source) for part in written for source in sources)
         self._packings.append(_Packing(weights, sources, operations, is_fresh))
@@ -215,19 +262,18 @@ class Commands:
                 weights.origin = origin
 
     def _run(self, due: tuple[bool, ...]) -> None:
-        tried = self._worthwhile
-        attempts = list(compress(self._attempts, tried))
-        with cleared(attempts):
-            for run in self._submissions(due, tried).runs:
+        """Run the submissions and calls. If an attempt gives up, run all again with fallbacks, unless calls have done so."""
+        attempts = {attempt.flags: attempt for attempt in self._attempts if attempt.attempts.is_worthwhile}
+        for flags, attempt in attempts.items():
+            if flags not in _clear:
+                attempt.clear()
+        _clear.difference_update(attempts)  # until all have succeeded
+        for run in self._submissions(due).runs:
+            run()
+        if attempts and self._is_repeatable and [attempt for attempt in attempts.values() if attempt.gave_up()]:
+            for run in self._submissions(due, tries=False).runs:
                 run()
-            if attempts and self._is_repeatable and [attempt for attempt in attempts if attempt.gave_up()]:
-                for run in self._submissions(due, (False,) * len(tried)).runs:
-                    run()
-
-    @property
-    def _worthwhile(self) -> tuple[bool, ...]:
-        """Which attempts to make now."""
-        return tuple(attempt.attempts.is_worthwhile for attempt in self._attempts)
+        _clear.update(attempts)
 
     @property
     def _is_repeatable(self) -> bool:
@@ -237,7 +283,7 @@ class Commands:
     def prepare(self) -> None:
         """Build the submissions of the next execution now."""
         with self.gpu.lock:
-            self._submissions(self._due()[0], self._worthwhile)
+            self._submissions(self._due()[0])
 
     def _due(self) -> tuple[tuple[bool, ...], dict[Weights, Origin | None]]:
         """Return which packings are needed now, and the origins that their weights have afterwards.
@@ -267,10 +313,11 @@ class Commands:
         others = [step for step in self._steps if not (isinstance(step, _Packing) and step.weights == weights)]
         return weights.within is not None and any(overlap(part, weights.within) for part in self._changes(others))
 
-    def _submissions(self, due: tuple[bool, ...], tried: tuple[bool, ...]) -> Builder:
-        """Return an execution's submissions and calls. due: which packings it contains. tried: which attempts."""
+    def _submissions(self, due: tuple[bool, ...], tries: bool = True) -> Builder:
+        """Return an execution's submissions and calls. due: which packings it contains. tries: whether it makes attempts."""
+        tried = tuple(tries and attempt.attempts.is_worthwhile for attempt in self._attempts)
         if (due, tried) not in self._built:
-            builder, packs, tries = Builder(self.gpu, self._merges), iter(due), iter(tried)
+            builder, packs, attempts = Builder(self.gpu, self._merges), iter(due), iter(tried)
             for step in self._steps:
                 if isinstance(step, _HostCall):
                     builder.call(step.work)
@@ -278,12 +325,12 @@ class Commands:
                     builder.add(step)
                 elif isinstance(step, _Packing):
                     builder.add(*step.operations if next(packs) else ())
-                elif next(tries):
-                    builder.add(*step.operations)
+                elif next(attempts):
+                    builder.add(*step.tried.operations)
                     if not self._is_repeatable:
                         builder.call(step.settle)
                 else:
-                    builder.add(*step.fallback)
+                    builder.add(*step.fallback().operations)
             builder.finish()
             self._built[due, tried] = builder
         return self._built[due, tried]
@@ -291,11 +338,11 @@ class Commands:
     @property
     def counts(self) -> tuple[int, int]:
         """The numbers of submissions and of dispatches of an execution that packs nothing, and in which no attempt gives up."""
-        built = self._submissions((False,) * len(self._packings), (True,) * len(self._attempts))
+        built = self._submissions((False,) * len(self._packings))
         return built.submissions, built.dispatches
 
 
-def _recorded(record: Callable[[Commands], None], gpu: Gpu, lease: Lease | None) -> list[Operation]:
+def _recorded(gpu: Gpu, lease: Lease | None, dispatches: Sequence[Dispatch], buffers: Mapping[str, Bound]) -> Commands:
     commands = Commands(gpu, lease=lease)
-    record(commands)
-    return [step for step in commands._steps if isinstance(step, Operation)]
+    commands.record(dispatches, buffers)
+    return commands

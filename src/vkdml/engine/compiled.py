@@ -20,8 +20,7 @@ from ..planning.plain import plan as plan_plain
 from ..planning.plan import Plan
 from ..planning.plan import plan as plan_recurrent
 from ..planning.profiles import profile
-from .attempts import Attempts
-from .commands import Commands, storage_buffers
+from .commands import Attempts, Commands, storage_buffers
 from .trust import self_test, tuner
 from .vulkan import system
 from .vulkan.buffers import Bound
@@ -152,7 +151,7 @@ class Compiled:
         if weights is not None:
             sources = [memory[field] for field in self.weight_fields if field in memory]
             if sources:
-                commands.pack(weights, sources, lambda inner: self.record_packing(inner, memory, weights))
+                commands.pack(weights, sources, self.plan.initialize, {**memory, **weights.buffers})
             memory = {**memory, **weights.buffers}
         chosen = self._chosen or self.choose()
         commands.execution(chosen.plan, memory, chosen.attempts)

@@ -49,34 +49,31 @@ class Builder:
 
     def add(self, *operations: Operation) -> None:
         for operation in operations:
-            self._add(operation)
-
-    def _add(self, operation: Operation) -> None:
-        changes = {part.buffer for part in operation.writes}
-        # Buffers that need a barrier first. kp orders an upload before a dispatch, and a dispatch before a readback
-        needed = changes & (self._written | self._read)
-        if operation.copies is None:
-            needed |= operation.reads & self._written | changes & self._copied
-        if operation.starts_submission or operation.copies in self._copied:
-            self.finish()
-        if self._submission is None:
-            self._submission = self._gpu.create_submission()
-        elif needed:
-            self._submission.barrier(sorted(needed, key=lambda buffer: buffer._serial))
-            self._written -= needed
-            self._read -= needed
-        operation.record(self._submission)
-        if operation.copies is None:
-            self.dispatches += 1
-            self._written |= changes
-            self._read |= operation.reads
-            self._unread |= operation.writes
-        else:
-            self._copied.add(operation.copies)
-            self._uploaded |= changes
-            seen = {part for part in self._unread if part.buffer is operation.copies}
-            self._seen |= seen
-            self._unread -= seen
+            changes = {part.buffer for part in operation.writes}
+            # Buffers that need a barrier first. kp orders an upload before a dispatch, and a dispatch before a readback
+            needed = changes & (self._written | self._read)
+            if operation.copies is None:
+                needed |= operation.reads & self._written | changes & self._copied
+            if operation.starts_submission or operation.copies in self._copied:
+                self.finish()
+            if self._submission is None:
+                self._submission = self._gpu.create_submission()
+            elif needed:
+                self._submission.barrier(sorted(needed, key=lambda buffer: buffer._serial))
+                self._written -= needed
+                self._read -= needed
+            operation.record(self._submission)
+            if operation.copies is None:
+                self.dispatches += 1
+                self._written |= changes
+                self._read |= operation.reads
+                self._unread |= operation.writes
+            else:
+                self._copied.add(operation.copies)
+                self._uploaded |= changes
+                seen = {part for part in self._unread if part.buffer is operation.copies}
+                self._seen |= seen
+                self._unread -= seen
 
     def finish(self) -> None:
         """End the current submission."""

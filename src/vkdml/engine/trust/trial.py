@@ -27,8 +27,7 @@ from ...planning.options import PERSISTENT, SEQUENCE, Options
 from ...planning.plan import Measured, Plan, as_measured, best, described, plan_of, tilings
 from ...planning.size_classes import Sizes
 from ...planning.tiling import Target
-from ..attempts import Attempts
-from ..commands import Commands
+from ..commands import Attempts, Commands
 from ..vulkan.gpu import Buffer, Gpu
 
 
