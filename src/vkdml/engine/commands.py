@@ -267,13 +267,15 @@ class Commands:
         for flags, attempt in attempts.items():
             if flags not in _clear:
                 attempt.clear()
-        _clear.difference_update(attempts)  # until all have succeeded
+        for flags in attempts:
+            _clear.discard(flags)  # until all have succeeded
         for run in self._submissions(due).runs:
             run()
         if attempts and self._is_repeatable and [attempt for attempt in attempts.values() if attempt.gave_up()]:
             for run in self._submissions(due, tries=False).runs:
                 run()
-        _clear.update(attempts)
+        for flags in attempts:
+            _clear.add(flags)
 
     @property
     def _is_repeatable(self) -> bool:
@@ -315,7 +317,7 @@ class Commands:
 
     def _submissions(self, due: tuple[bool, ...], tries: bool = True) -> Builder:
         """Return an execution's submissions and calls. due: which packings it contains. tries: whether it makes attempts."""
-        tried = tuple(tries and attempt.attempts.is_worthwhile for attempt in self._attempts)
+        tried = tuple([tries and attempt.attempts.is_worthwhile for attempt in self._attempts])
         if (due, tried) not in self._built:
             builder, packs, attempts = Builder(self.gpu, self._merges), iter(due), iter(tried)
             for step in self._steps:
