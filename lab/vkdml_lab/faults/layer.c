@@ -45,6 +45,8 @@
     F(vkEndCommandBuffer, (VkCommandBuffer on), (on)) \
     F(vkQueueSubmit, (VkQueue on, uint32_t count, const VkSubmitInfo *submits, VkFence fence), (on, count, submits, fence)) \
     F(vkQueueWaitIdle, (VkQueue on), (on)) \
+    F(vkGetFenceStatus, (VkDevice on, VkFence fence), (on, fence)) \
+    F(vkResetFences, (VkDevice on, uint32_t count, const VkFence *fences), (on, count, fences)) \
     F(vkWaitForFences, (VkDevice on, uint32_t count, const VkFence *fences, VkBool32 all, uint64_t timeout), \
       (on, count, fences, all, timeout))
 
@@ -128,7 +130,8 @@ static struct tally *tally_of(const void *handle) {
 
 /* Whether this call fails, and with what. */
 static bool fails(int function, struct device *device, VkResult *result) {
-    bool waits = function == ID_vkQueueSubmit || function == ID_vkQueueWaitIdle || function == ID_vkWaitForFences;
+    bool waits = function == ID_vkQueueSubmit || function == ID_vkQueueWaitIdle || function == ID_vkGetFenceStatus ||
+                 function == ID_vkWaitForFences;
     bool is_due, is_lost;
     pthread_mutex_lock(&mutex);
     unsigned call = ++counts[function];

@@ -80,7 +80,7 @@ class _Attempt:
         name, self.word = plan.timed_out
         self.flags, self.attempts = buffers[name].buffer, attempts
         self.tried = _recorded(gpu, lease, plan.execute, buffers)
-        self.tried.readback(self.flags)
+        self.tried.readback(self.flags, 4 * (self.word + 1))
         self.fallback = cache(partial(_recorded, gpu, lease, plan.fallback, buffers))
         self.writes = frozenset(buffers[name] for dispatch in plan.execute + plan.fallback for name in dispatch.writes)
 
@@ -164,8 +164,9 @@ class Commands:
             if not (self._merges and copied and not copied._is_exposed):
                 yield from step.writes
 
-    def upload(self, buffer: Buffer) -> None:
-        if not self.gpu.host_memory:
+    def upload(self, buffer: Buffer, size: int | None = None) -> None:
+        """Record a copy to the device. size: bytes from the start of the buffer; None: all."""
+        if buffer._has_other_memory:
             if self._merges:
                 computed = [part for step in self._dispatches for part in step.writes if part.buffer is buffer]
                 if computed:
@@ -174,16 +175,19 @@ class Commands:
                 else:
                     self.before_execute(buffer._merge)
                 self._stamped.append(buffer)
-            self._add(Operation(lambda submission: submission.upload(buffer), writes=frozenset([buffer]), copies=buffer))
+            self._add(Operation(lambda submission: submission.upload(buffer, size), writes=frozenset([buffer]), copies=buffer,
+                                size=size))
 
-    def readback(self, buffer: Buffer) -> None:
-        if not self.gpu.host_memory:
-            self._add(Operation(lambda submission: submission.readback(buffer), reads=frozenset([buffer]), copies=buffer))
+    def readback(self, buffer: Buffer, size: int | None = None) -> None:
+        """Record a copy to the host. size: as for `upload`."""
+        if buffer._has_other_memory:
+            self._add(Operation(lambda submission: submission.readback(buffer, size), reads=frozenset([buffer]), copies=buffer,
+                                size=size))
 
     def dispatch(self, kernel: Kernel, push: Mapping[str, int], starts_submission: bool = False) -> None:
         """Record a dispatch. push: its push constants, by their names in the shader. starts_submission: begin a new one."""
         self._add(Operation(lambda submission: submission.dispatch(kernel, push), kernel.reads, kernel.writes,
-                             starts_submission=starts_submission))
+                            starts_submission=starts_submission))
 
     def record(self, dispatches: Sequence[Dispatch], buffers: Mapping[str, Bound]) -> None:
         """Record a plan's dispatches. buffers: the buffers, by their names in the plan."""

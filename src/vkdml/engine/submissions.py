@@ -12,12 +12,13 @@ NONE: frozenset[Any] = frozenset()
 
 
 class Operation(NamedTuple):
-    """A dispatch or a copy. copies: the buffer of an upload or a readback."""
+    """A dispatch or a copy. copies: the buffer of an upload or a readback. size: of the bytes that it copies; None: all."""
 
     record: Callable[[Submission], None]
     reads: frozenset[Buffer] = NONE
     writes: frozenset[Bound] = NONE
     copies: Buffer | None = None
+    size: int | None = None
     starts_submission: bool = False
 
 
@@ -37,7 +38,7 @@ class Builder:
     def _start(self) -> None:
         self._submission: Submission | None = None
         self._written: set[Buffer] = set()  # buffers that operations or uploads wrote since the last barrier
-        self._copied: set[Buffer] = set()   # buffers uploaded or read back
+        self._copied: dict[Buffer, int | None] = {}  # buffers uploaded or read back, with the bytes copied
         self._read: set[Buffer] = set()     # buffers that dispatches read
         self._uploaded: set[Buffer] = set()
         self._seen: set[Bound] = set()      # parts that dispatches wrote before a copy of the buffer
@@ -53,7 +54,7 @@ class Builder:
             # Buffers that need a barrier first. kp orders an upload before a dispatch, and a dispatch before a readback
             needed = changes & (self._written | self._read)
             if operation.copies is None:
-                needed |= operation.reads & self._written | changes & self._copied
+                needed |= operation.reads & self._written | changes & self._copied.keys()
             if operation.starts_submission or operation.copies in self._copied:
                 self.finish()
             if self._submission is None:
@@ -69,7 +70,7 @@ class Builder:
                 self._read |= operation.reads
                 self._unread |= operation.writes
             else:
-                self._copied.add(operation.copies)
+                self._copied[operation.copies] = operation.size
                 self._uploaded |= changes
                 seen = {part for part in self._unread if part.buffer is operation.copies}
                 self._seen |= seen
@@ -85,7 +86,7 @@ class Builder:
                 submission.show(sorted(read_in_place, key=lambda buffer: buffer._serial))
             copied = self._copied
             late = [part for part in unread if part.buffer in copied]
-            read_back = copied - self._uploaded if self._merges else set()
+            read_back = copied.keys() - self._uploaded if self._merges else set()
 
             def run() -> None:
                 for part in seen:  # first, as a submission that fails may have changed them
@@ -94,8 +95,8 @@ class Builder:
                 for part in unread:
                     part._mark_computed()
                 submission.run()
-                for buffer in copied:
-                    buffer._mark_copied()
+                for buffer, size in copied.items():
+                    buffer._mark_copied(size)
                 for buffer, arrays in unsent:
                     buffer._put_back(arrays)
                 for part in late:
