@@ -91,12 +91,12 @@ def _stream() -> Call:
 CALLS: dict[str, Callable[[], Call]] = {"layer": _layer, "module": _module, "stack": _stack, "stream": _stream}
 
 # The most that a call may ask for. A GPU that works in the processor's memory copies nothing
-_STATE, _SLACK = 4 * HIDDEN, 512  # bytes of a step's x, y or state; of the words in which plans say that they gave up
+_STATE, _SLACK = 4 * HIDDEN, 64  # bytes of a step's x, y or state; of the words in which plans say that they gave up
 BOUNDS = {
     "layer": {"barriers": 12, "copies": 4, "copied bytes": (2 * STEPS + 1) * _STATE + _SLACK},  # x, y and the last h
     "module": {"barriers": 14, "copies": 5, "copied bytes": (2 * STEPS + 2) * _STATE + _SLACK},  # and the last c
     "stack": {"barriers": 24, "copies": 2 + LAYERS, "copied bytes": 2 * STEPS * _STATE + _SLACK},
-    "stream": {"barriers": 10, "copies": 3, "copied bytes": 2 * _STATE + _SLACK},
+    "stream": {"barriers": 10, "copies": 2, "copied bytes": _STATE + _SLACK},  # small inputs are not copied
 }
 _OF_ALL = {"submissions": 1, "waits": 1}
 _MAKES = "vkCreate", "vkAllocate", "vkMap", "vkBind", "vkBegin"

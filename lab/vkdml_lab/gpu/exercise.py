@@ -1,5 +1,5 @@
-"""All of vkdml on a GPU that is not there: a layer, a stack and a stream; every cell, type and schedule through kp, with lengths and
-both directions.
+"""All of vkdml on a GPU that is not there: a layer, a stack and a stream; every cell, type and schedule through kp, with
+lengths and both directions.
 
     python -m vkdml_lab.gpu.exercise [control]     in a process that lab/vkdml_lab/gpu/drivers.py has set up
 

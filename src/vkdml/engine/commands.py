@@ -13,11 +13,11 @@ import numpy as np
 
 from ..planning.dispatches import Dispatch
 from ..planning.plan import Plan
-from .submissions import NONE, Builder, Operation
 from .vulkan import spirv, system
 from .vulkan.buffers import Bound, Buffer, overlap
 from .vulkan.gpu import Gpu, Kernel
 from .vulkan.store import Lease
+from .vulkan.submissions import NONE, Builder, Operation
 from .weights import OWNED, Origin, Weights, is_current, origin_of
 
 _log = logging.getLogger(__name__)
@@ -134,8 +134,7 @@ class Commands:
         # Weights that an initializer must have packed before, each with the function that raises if none has
         self._needed: dict[Weights, Callable[[], None]] = {}
         self._checks: list[Callable[[], None]] = []
-        # Submissions, by which packings and attempts they contain
-        self._built: dict[tuple[tuple[bool, ...], tuple[bool, ...]], Builder] = {}
+        self._built: dict[tuple[tuple[bool, ...], ...], Builder] = {}  # submissions, by their packings and attempts
         self._owned: dict[Weights, int] = {}  # weights of initializers recorded here, and the number of steps before each
         self._overwritten: set[Weights] | None = None  # weights whose buffer another step writes to; None: not computed yet
 
@@ -271,7 +270,6 @@ class Commands:
         for flags, attempt in attempts.items():
             if flags not in _clear:
                 attempt.clear()
-        for flags in attempts:
             _clear.discard(flags)  # until all have succeeded
         for run in self._submissions(due).runs:
             run()

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .vulkan.buffers import Bound, Buffer
-from .vulkan.gpu import Gpu, Submission
+from .buffers import Bound, Buffer
 
 NONE: frozenset[Any] = frozenset()
 
 
 class Operation(NamedTuple):
-    """A dispatch or a copy. copies: the buffer of an upload or a readback. size: of the bytes that it copies; None: all."""
+    """A dispatch or a copy. record: records it into a Submission. copies: the buffer of an upload or a readback. size: of the
+    bytes that it copies; None: all.
+    """
 
-    record: Callable[[Submission], None]
+    record: Callable[[Any], None]
     reads: frozenset[Buffer] = NONE
     writes: frozenset[Bound] = NONE
     copies: Buffer | None = None
@@ -28,7 +29,7 @@ class Builder:
     runs: functions that run the submissions, and calls between them, in order. submissions, dispatches: their numbers.
     """
 
-    def __init__(self, gpu: Gpu, merges: bool = False) -> None:
+    def __init__(self, gpu: Any, merges: bool = False) -> None:
         self._gpu = gpu
         self._merges = merges
         self.runs: list[Callable[[], None]] = []
@@ -36,7 +37,7 @@ class Builder:
         self._start()
 
     def _start(self) -> None:
-        self._submission: Submission | None = None
+        self._submission: Any = None
         self._written: set[Buffer] = set()  # buffers that operations or uploads wrote since the last barrier
         self._copied: dict[Buffer, int | None] = {}  # buffers uploaded or read back, with the bytes copied
         self._read: set[Buffer] = set()     # buffers that dispatches read
@@ -70,7 +71,7 @@ class Builder:
                 self._read |= operation.reads
                 self._unread |= operation.writes
             else:
-                self._copied[operation.copies] = operation.size
+                self._copied |= {operation.copies: operation.size}
                 self._uploaded |= changes
                 seen = {part for part in self._unread if part.buffer is operation.copies}
                 self._seen |= seen
