@@ -180,6 +180,13 @@ def tilings(target: Target) -> list[Tiling]:
     return list(_found(target))
 
 
+def fitted(target: Target, tiling: Tiling) -> Tiling:
+    """Fit a tiling of a larger T and B to the target's problem: it has the same pipelines."""
+    found = _fit(target, tiling, True)
+    assert found
+    return found
+
+
 def fallbacks(target: Target, tiling: Tiling) -> list[Tiling]:
     """List the tilings that can replace a persistent one, with its packed weights and projection; the fastest first."""
     others = [other for other in tiling.fallbacks(target) if _has_a_step(target, other)

@@ -1,15 +1,16 @@
-"""The self-test: each kernel that a device may run computes a small problem, which the float64 reference checks.
+"""The self-test: kernels compute small problems, which the float64 reference checks.
 
-It runs on request and, if the driver is not a known one, before the first use of each kind of operator in each type. Persistent
-kernels have a test of their own, `workgroups_meet` (trial.py).
+On request it runs each kernel that a device may be given. If the driver is not a known one, each operator's own pipelines, with
+its constants and persistent ones too, compute a small problem before their first use (`check`).
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,18 +20,25 @@ from ...operators import activations as activation_table
 from ...operators import cells, element_types, plain_problem, table
 from ...operators.arguments import tensor_descs
 from ...operators.cells import Cell
-from ...operators.checks import least_tensor
+from ...operators.checks import Tensor, evaluate, least_tensor
 from ...operators.copy_problem import INDICES, CopyProblem, GatherProblem
-from ...operators.correctness import differences
+from ...operators.correctness import SEQUENCE, differences, with_sequence
 from ...operators.element_types import ElementType
 from ...operators.header import descs
 from ...operators.header.descs import DML_BUFFER_TENSOR_DESC, DML_TENSOR_DATA_TYPE
-from ...operators.plain_problem import CastProblem, ElementwiseProblem, MovedProblem, PlainProblem, common_fields
-from ...operators.problem import Problem, from_desc
+from ...operators.plain_problem import (
+    MOST_DIMENSIONS,
+    CastProblem,
+    ElementwiseProblem,
+    MovedProblem,
+    PlainProblem,
+    common_fields,
+)
+from ...operators.problem import LENGTHS, Problem, from_desc
 from ...planning.device_info import DeviceInfo
-from ...planning.options import MEETINGS
+from ...planning.options import MEETINGS, Options
 from ...planning.plain import plan as plan_plain
-from ...planning.plan import Plan, plan_of, tilings
+from ...planning.plan import Plan, fitted, plan_of, tilings
 from ...planning.tiling import Target
 from ..commands import storage_buffers
 from ..vulkan import spirv
@@ -44,7 +52,8 @@ ON, OFF = "on", "off"  # values of VKDML_SELFTEST
 
 # Sizes of the problems: they take several tiles and workgroups, none of them full
 _SIZES = {"T": 5, "B": 3, "I": 5, "H": 21, "D": 1}
-_LENGTHS = (5, 0, 3)
+_MOST_ELEMENTS = 2**17  # of a tensor of an operator without a time loop
+_MOST_RANDOM = 2**20 - 3  # random numbers; more repeat them
 _FLOAT64_TOLERANCE = 1e-12
 
 ACTIVATION = "activation"
@@ -60,6 +69,9 @@ KINDS = (*_CELLS, *_PLAIN)
 _TYPES = {"arithmetic": element_types.IN_DIRECTML, "GEMM": element_types.IN_DIRECTML, "cast": element_types.SINGLE}
 # Copies depend on the size of elements only, so one type of each size is tested
 _COPIED = tuple(element_types.any_of(DML_TENSOR_DATA_TYPE[name]) for name in ("UINT8", "FLOAT16", "FLOAT32", "INT64"))
+
+
+Samples = list[tuple[Problem | PlainProblem, Plan]]  # problems that run with the same inputs, and their plans
 
 
 @dataclass(frozen=True)
@@ -93,25 +105,33 @@ def types_of(kind: str) -> tuple[ElementType, ...]:
 def outcomes_of(gpu: Gpu, kind: str, element: ElementType) -> Iterator[Outcome]:
     """Test one kind in one type, with as many plans as it takes to run each kernel."""
     problem = problem_of(kind, element)
-    memory = _random_memory(problem)
     for plan in plans_of(gpu.info, problem):
-        start = time.perf_counter()
-        wrong = _wrong(gpu, problem, plan, memory)
-        outcome = Outcome(kind, element.name, _kernels(plan), time.perf_counter() - start, wrong)
-        _log.info("tested %s, in %.3f s", outcome, outcome.seconds)
-        yield outcome
+        yield _outcome(gpu, kind, [(problem, plan)])
 
 
 def problem_of(kind: str, element: ElementType) -> Problem | PlainProblem:
     return _recurrent(kind, element) if kind in _CELLS else PLAIN_PROBLEMS[kind](element)
 
 
-def _wrong(gpu: Gpu, problem: Problem | PlainProblem, plan: Plan, memory: dict[str, np.ndarray]) -> str:
+def _outcome(gpu: Gpu, kind: str, runs: Samples) -> Outcome:
+    start, (problem, plan) = time.perf_counter(), runs[-1]
+    wrong = _wrong(gpu, runs)
+    outcome = Outcome(kind, problem.element.name, _kernels(plan), time.perf_counter() - start, wrong)
+    _log.info("tested %s, in %.3f s", outcome, outcome.seconds)
+    return outcome
+
+
+def _wrong(gpu: Gpu, runs: Samples) -> str:
+    """Run problems with the same inputs. Return how the outputs of the last, with those that only the first has, differ."""
+    problem, _ = runs[0]
+    memory = _random_memory(problem)
     try:
         with gpu.lock:
-            trial = Trial(gpu, problem, memory)
-            Run(trial, plan).execute()
-            return "; ".join(map(str, differences(problem, {**memory, **trial.outputs()})))
+            for one, plan in runs:
+                trial = Trial(gpu, one, memory)
+                Run(trial, plan).execute()
+                memory |= trial.outputs()
+        return "; ".join(map(str, differences(problem, memory)))
     except DriverError as error:
         return str(error)
 
@@ -139,7 +159,7 @@ def plans_of(info: DeviceInfo, problem: Problem | PlainProblem) -> Iterator[Plan
 
 def pipelines(plan: Plan) -> set[Hashable]:
     """Return the pipelines that a driver compiles for a plan without its fallback."""
-    return {(dispatch.kernel, spirv.load(dispatch.kernel).values(dispatch.constants))
+    return {(dispatch.kernel, dispatch.subgroup_size, spirv.load(dispatch.kernel).values(dispatch.constants))
             for dispatch in plan.initialize + plan.execute}
 
 
@@ -147,13 +167,65 @@ def _kernels(plan: Plan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(dispatch.kernel for dispatch in plan.initialize + plan.execute))
 
 
+def samples_of(info: DeviceInfo, problem: Problem | PlainProblem, plan: Plan, options: Options) -> Samples:
+    """Make small problems, and plans that run the pipelines of an operator's plan for them. If it writes no sequence, which the
+    check needs, a problem that does comes first.
+    """
+    sample = _sample(problem, plan)
+    if isinstance(sample, PlainProblem):
+        return [(sample, plan_plain(sample, info))]
+    assert plan.tiling
+    if plan.tiling.loop.chunks > 1:
+        options = replace(options, chunk_steps=2)
+    targets = [Target(one, info, options) for one in ([] if sample.has(SEQUENCE) else [with_sequence(sample)]) + [sample]]
+    return [(target.problem, plan_of(target, fitted(target, plan.tiling))) for target in targets]
+
+
+def _sample(problem: Problem | PlainProblem, plan: Plan) -> Problem | PlainProblem:
+    """Make a small problem with the same constants: strides stay. It has a whole tile of rows, and the last one."""
+    if isinstance(problem, CopyProblem):
+        return problem if _elements(problem, math.inf) <= _MOST_ELEMENTS else _copy(problem.element)
+    if isinstance(problem, Problem):
+        assert plan.tiling
+        rows = plan.tiling.loop.rows
+        steps, batch = min(problem.steps, _SIZES["T"]), min(problem.batch, rows + (problem.batch % rows or rows))
+        letters = {"T": steps, "B": batch, "I": problem.input_size, "H": problem.hidden, "D": problem.directions}
+        of_field = {field: [evaluate(formula, letters) for formula in problem.cell.tensors[field]] for field in problem.tensors}
+        return replace(problem, steps=steps, batch=batch, tensors=_cut(problem, of_field))
+    most = 2 * _MOST_ELEMENTS
+    while _elements(problem, most | 1) > _MOST_ELEMENTS:  # odd, so that last tiles are not whole
+        most //= 2
+    return replace(problem, tensors=_cut(problem, dict.fromkeys(problem.tensors, [most | 1] * MOST_DIMENSIONS)))
+
+
+def _elements(problem: PlainProblem, most: float) -> float:
+    """Count the elements of the largest tensor if each dimension has at most so many."""
+    return max(math.prod(min(size, most) for size in tensor.sizes) for tensor in problem.tensors.values() if tensor)
+
+
+def _cut(problem: Problem | PlainProblem, most: dict[str, list[int]]) -> dict[str, Tensor | None]:
+    """Give each tensor at most these sizes, by field."""
+    return {field: tensor and least_tensor(tensor.data_type, tuple(map(min, tensor.sizes, most[field])), tensor.strides,
+                                           element_types.ITEMSIZES.get(tensor.data_type, problem.element.itemsize))
+            for field, tensor in problem.tensors.items()}
+
+
 @OnceForEachGpu
-def check_kind(gpu: Gpu, kind: str, element: ElementType) -> None:
-    """Test a kind in a type, once. Raises VerificationError if its kernels compute wrongly."""
-    choices, key = Choices(gpu.info), {"self-test": kind, "element": element.name}
+def _passed(gpu: Gpu) -> set[Hashable]:
+    """Return the set of a device's pipelines that passed."""
+    return set()
+
+
+def check(gpu: Gpu, problem: Problem | PlainProblem, plan: Plan, options: Options) -> None:
+    """Test a plan's pipelines before their first use. Raises VerificationError if they compute wrongly."""
+    made, passed = pipelines(plan), _passed(gpu)
+    if made <= passed:
+        return
+    choices, key = Choices(gpu.info), {"self-test": sorted(map(repr, made))}
     if choices.get(key) is None:
-        expect_right(gpu, outcomes_of(gpu, kind, element))
+        expect_right(gpu, [_outcome(gpu, kind_of(problem), samples_of(gpu.info, problem, plan, options))])
         choices.put(key, {"passed": True})
+    passed |= made
 
 
 @OnceForEachGpu
@@ -261,17 +333,22 @@ def _random_memory(problem: Problem | PlainProblem) -> dict[str, np.ndarray]:
     """Return the bytes of random inputs, by field: numbers of about unit size, and weights that keep sums at that size."""
     rng = np.random.default_rng(0)
     memory = {}
-    for field in problem.inputs:
-        if field == "SequenceLengthsTensor":
-            memory[field] = np.array(_LENGTHS, np.uint32).view(np.uint8)
-        elif field == INDICES:
-            memory[field] = rng.integers(-9, 9, problem.tensor(field).sizes).astype(np.int32).reshape(-1).view(np.uint8)
+    for field in filter(problem.has, problem.inputs):
+        count = problem.tensor(field).size_of_elements
+        if isinstance(problem, Problem) and field == LENGTHS:
+            lengths = np.resize((problem.steps, 0, (problem.steps + 1) // 2), problem.batch)
+            memory[field] = np.resize(lengths, count).astype(np.uint32).view(np.uint8)
+        elif isinstance(problem, GatherProblem) and field == INDICES:
+            least = -problem.axis_size if problem.index_dtype.kind == "i" else 0
+            memory[field] = rng.integers(least, problem.axis_size, count).astype(problem.index_dtype).view(np.uint8)
         elif isinstance(problem, MovedProblem):
             memory[field] = rng.integers(0, 256, problem.tensor(field).size_in_bytes).astype(np.uint8)
         else:
-            scale = _SIZES["H"] ** -0.5 if field in problem.weights else 1.0
-            memory[field] = _encoded(scale * rng.standard_normal(problem.tensor(field).size_of_elements),
-                                     problem.input_element)
+            columns = 1
+            if isinstance(problem, Problem) and field in problem.weights:
+                columns = problem.input_size if field == "WeightTensor" else problem.hidden
+            numbers = np.resize(rng.standard_normal(min(count, _MOST_RANDOM)), count) * columns**-0.5
+            memory[field] = _encoded(numbers, problem.input_element)
     return memory
 
 
