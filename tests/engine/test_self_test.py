@@ -48,7 +48,7 @@ def test_this_device_passes(device, kind, element):
 
 @pytest.mark.parametrize("element", [element_types.FLOAT32, element_types.FLOAT64], ids=lambda element: element.name)
 def test_every_kernel_is_run_once_at_least(device, element):
-    problem = self_test._recurrent("LSTM", element)
+    problem = self_test.problem_of("LSTM", element)
     run = [kernel for plan in self_test.plans_of(device.info, problem) for kernel in self_test._kernels(plan)]
     target = Target(problem, device.info, without=frozenset(MEETINGS))
     assert set(run) == {kernel for tiling in tilings(target) for kernel in self_test._kernels(plan_of(target, tiling))}
@@ -70,8 +70,7 @@ MISTAKES = [
 @pytest.mark.family("mistakes", first=2)
 @pytest.mark.parametrize(("kind", "name", "file", "old", "new"), MISTAKES, ids=[row[0] for row in MISTAKES])
 def test_a_mistake_is_seen(device, mistaken, monkeypatch, kind, name, file, old, new):
-    problem = self_test._activation(element_types.FLOAT32) if kind == self_test.ACTIVATION else self_test._recurrent(
-        kind, element_types.FLOAT32)
+    problem = self_test.problem_of(kind, element_types.FLOAT32)
     plan = next(self_test.plans_of(device.info, problem))
     kernel = next(kernel for kernel in self_test._kernels(plan) if name in kernel)
     mistaken(kernel, file, old, new)
@@ -144,8 +143,8 @@ def test_a_sample_runs_an_operators_pipelines(device, seed):
             continue
         *_, (sample, planned) = self_test.samples_of(info, problem, plan, vkdml.Options())
         assert self_test.pipelines(planned) == self_test.pipelines(plan)
-        assert sample.steps <= 5
-        assert sample.batch <= 2 * plan.tiling.loop.rows
+        assert sample.steps <= 8
+        assert sample.batch < 4 * plan.tiling.loop.rows
 
 
 @pytest.mark.family("random problems", first=4)
@@ -174,7 +173,7 @@ def test_large_operators_are_tested_on_parts(device, fresh, name):
     plan = plan_plain(problem, device.info)
     ((sample, planned),) = self_test.samples_of(device.info, problem, plan, vkdml.Options())
     assert {kernel for kernel, *_ in self_test.pipelines(planned)} == {kernel for kernel, *_ in self_test.pipelines(plan)}
-    assert all(math.prod(part.sizes) <= 2**17 for part in sample.tensors.values() if part)
+    assert name == "join" or all(math.prod(part.sizes) <= 2**17 for part in sample.tensors.values() if part)
     self_test.check(device.gpu, problem, plan, vkdml.Options())
 
 
@@ -182,7 +181,7 @@ def test_what_fails_is_refused_and_tested_again(device, tested, monkeypatch):
     monkeypatch.setenv("VKDML_SELFTEST", "on")
     tested["wrong"] = "3 elements"
     for _ in range(2):
-        with pytest.raises(vkdml.VerificationError, match="computes wrongly: RNN in float32 with .*: 3 elements.*Update its driver or take another device"):
+        with pytest.raises(vkdml.VerificationError, match="computes wrongly: DML_RNN_OPERATOR_DESC in float32 with .*: 3 elements.*Update its driver or take another device"):
             compile_both(device)
     tested["wrong"] = ""
     compile_both(device)

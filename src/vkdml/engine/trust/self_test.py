@@ -16,35 +16,27 @@ from typing import Any
 import numpy as np
 
 from ...errors import COMPUTES_WRONGLY, DriverError, VerificationError
-from ...operators import activations as activation_table
 from ...operators import cells, element_types, plain_problem, table
-from ...operators.arguments import tensor_descs
 from ...operators.cells import Cell
-from ...operators.checks import Tensor, evaluate, least_tensor
-from ...operators.copy_problem import INDICES, CopyProblem, GatherProblem
+from ...operators.checks import least_tensor
+from ...operators.copy_problem import CopyProblem
 from ...operators.correctness import SEQUENCE, differences, with_sequence
 from ...operators.element_types import ElementType
 from ...operators.header import descs
 from ...operators.header.descs import DML_BUFFER_TENSOR_DESC, DML_TENSOR_DATA_TYPE
-from ...operators.plain_problem import (
-    MOST_DIMENSIONS,
-    CastProblem,
-    ElementwiseProblem,
-    MovedProblem,
-    PlainProblem,
-    common_fields,
-)
-from ...operators.problem import LENGTHS, Problem, from_desc
+from ...operators.plain_problem import CastProblem, ElementwiseProblem, PlainProblem, common_fields
+from ...operators.problem import Problem
 from ...planning.device_info import DeviceInfo
 from ...planning.options import MEETINGS, Options
 from ...planning.plain import plan as plan_plain
-from ...planning.plan import Plan, fitted, plan_of, tilings
+from ...planning.plan import Plan, fit, plan_of, tilings
+from ...planning.size_classes import Sizes, resized
 from ...planning.tiling import Target
 from ..commands import storage_buffers
 from ..vulkan import spirv
 from ..vulkan.gpu import Gpu, OnceForEachGpu
 from .choices import Choices
-from .trial import Run, Trial
+from .trial import Run, Trial, forward_problem, random_memory
 
 _log = logging.getLogger(__name__)
 
@@ -52,31 +44,27 @@ ON, OFF = "on", "off"  # values of VKDML_SELFTEST
 
 # Sizes of the problems: they take several tiles and workgroups, none of them full
 _SIZES = {"T": 5, "B": 3, "I": 5, "H": 21, "D": 1}
+_MOST_STEPS, _WHOLE_TILES = 8, 3  # of an operator's own sample
 _MOST_ELEMENTS = 2**17  # of a tensor of an operator without a time loop
-_MOST_RANDOM = 2**20 - 3  # random numbers; more repeat them
 _FLOAT64_TOLERANCE = 1e-12
 
 ACTIVATION = "activation"
-# The classes of plain problems, and the cells with their flags, by kind
-_PLAIN: dict[str, type[PlainProblem]] = {ACTIVATION: ElementwiseProblem, "arithmetic": plain_problem.ArithmeticProblem,
-                                         "GEMM": plain_problem.GemmProblem, "cast": CastProblem, "copy": CopyProblem,
-                                         "gather": GatherProblem}
+# The cells with their flags, by kind
 _CELLS: dict[str, tuple[Cell, dict[str, bool]]] = {
     "GRU": (cells.GRU, {"LinearBeforeReset": False}), "GRU, linear before reset": (cells.GRU, {"LinearBeforeReset": True}),
     "LSTM": (cells.LSTM, {}), "RNN": (cells.RNN, {})}
-KINDS = (*_CELLS, *_PLAIN)
-# The types that a kind is tested in, if not in all
-_TYPES = {"arithmetic": element_types.IN_DIRECTML, "GEMM": element_types.IN_DIRECTML, "cast": element_types.SINGLE}
 # Copies depend on the size of elements only, so one type of each size is tested
 _COPIED = tuple(element_types.any_of(DML_TENSOR_DATA_TYPE[name]) for name in ("UINT8", "FLOAT16", "FLOAT32", "INT64"))
-
+# The types that a kind is tested in, if not in all
+_TYPES = {"arithmetic": element_types.IN_DIRECTML, "GEMM": element_types.IN_DIRECTML, "cast": element_types.SINGLE,
+          "copy": _COPIED, "gather": _COPIED}
 
 Samples = list[tuple[Problem | PlainProblem, Plan]]  # problems that run with the same inputs, and their plans
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of testing one plan's kernels. kind: one of KINDS. seconds: with compiling. wrong: differences, or ""."""
+    """Outcome of testing one plan's kernels. kind: one of KINDS, or an operator. seconds: with compiling."""
 
     kind: str
     element: str
@@ -97,8 +85,6 @@ def outcomes(gpu: Gpu) -> Iterator[Outcome]:
 
 def types_of(kind: str) -> tuple[ElementType, ...]:
     """Return the types that a kind is tested in: those in which its kernels differ."""
-    if issubclass(_PLAIN.get(kind, Problem), MovedProblem):
-        return _COPIED
     return _TYPES.get(kind, element_types.ALL)
 
 
@@ -110,7 +96,10 @@ def outcomes_of(gpu: Gpu, kind: str, element: ElementType) -> Iterator[Outcome]:
 
 
 def problem_of(kind: str, element: ElementType) -> Problem | PlainProblem:
-    return _recurrent(kind, element) if kind in _CELLS else PLAIN_PROBLEMS[kind](element)
+    if kind in PLAIN_PROBLEMS:
+        return PLAIN_PROBLEMS[kind](element)
+    cell, flags = _CELLS[kind]
+    return forward_problem(cell, element, _SIZES, cell.tensors, flags)
 
 
 def _outcome(gpu: Gpu, kind: str, runs: Samples) -> Outcome:
@@ -124,7 +113,7 @@ def _outcome(gpu: Gpu, kind: str, runs: Samples) -> Outcome:
 def _wrong(gpu: Gpu, runs: Samples) -> str:
     """Run problems with the same inputs. Return how the outputs of the last, with those that only the first has, differ."""
     problem, _ = runs[0]
-    memory = _random_memory(problem)
+    memory = random_memory(problem)
     try:
         with gpu.lock:
             for one, plan in runs:
@@ -137,24 +126,18 @@ def _wrong(gpu: Gpu, runs: Samples) -> str:
 
 
 def plans_of(info: DeviceInfo, problem: Problem | PlainProblem) -> Iterator[Plan]:
-    """Yield plans that together have all kernels for which the device has enough bindings: few plans with few pipelines, as
-    nearly all of the time goes into compiling.
-    """
+    """Yield plans that together have all kernels for which the device has enough bindings."""
     if isinstance(problem, PlainProblem):
         yield plan_plain(problem, info)
         return
     target = Target(problem, info, without=frozenset(MEETINGS))
     best = {(tiling.loop.kernel, tiling.loop.schedule, tiling.projection and tiling.projection.kernel): tiling
             for tiling in reversed(tilings(target))}
-    plans = [plan_of(target, tiling) for tiling in best.values()]
-    plans = [plan for plan in plans if max(storage_buffers(plan).values()) <= info.max_storage_buffers]
-    left, made = {kernel for plan in plans for kernel in _kernels(plan)}, set[Hashable]()
-    while left:
-        plan = max(plans, key=lambda plan: (len(left.intersection(_kernels(plan))), -len(pipelines(plan) - made),
-                                            len(_kernels(plan))))
-        left.difference_update(_kernels(plan))
-        made |= pipelines(plan)
-        yield plan
+    made = set[str]()
+    for plan in sorted((plan_of(target, tiling) for tiling in best.values()), key=lambda plan: -len(_kernels(plan))):
+        if not made.issuperset(_kernels(plan)) and max(storage_buffers(plan).values()) <= info.max_storage_buffers:
+            made.update(_kernels(plan))
+            yield plan
 
 
 def pipelines(plan: Plan) -> set[Hashable]:
@@ -171,43 +154,26 @@ def samples_of(info: DeviceInfo, problem: Problem | PlainProblem, plan: Plan, op
     """Make small problems, and plans that run the pipelines of an operator's plan for them. If it writes no sequence, which the
     check needs, a problem that does comes first.
     """
-    sample = _sample(problem, plan)
-    if isinstance(sample, PlainProblem):
-        return [(sample, plan_plain(sample, info))]
+    if isinstance(problem, PlainProblem):
+        cut = _cut(problem)
+        return [(cut, plan_plain(cut, info))]
     assert plan.tiling
-    if plan.tiling.loop.chunks > 1:
+    loop = plan.tiling.loop
+    batch = min(problem.batch, _WHOLE_TILES * loop.rows + problem.batch % loop.rows)
+    sample = resized(problem, Sizes(min(problem.steps, _MOST_STEPS), batch))
+    if loop.chunks > 1:
         options = replace(options, chunk_steps=2)
-    targets = [Target(one, info, options) for one in ([] if sample.has(SEQUENCE) else [with_sequence(sample)]) + [sample]]
-    return [(target.problem, plan_of(target, fitted(target, plan.tiling))) for target in targets]
+    return [(one, plan_of(target, tiling)) for one in ([] if sample.has(SEQUENCE) else [with_sequence(sample)]) + [sample]
+            if (tiling := fit(target := Target(one, info, options), plan.tiling, True))]
 
 
-def _sample(problem: Problem | PlainProblem, plan: Plan) -> Problem | PlainProblem:
-    """Make a small problem with the same constants: strides stay. It has a whole tile of rows, and the last one."""
-    if isinstance(problem, CopyProblem):
-        return problem if _elements(problem, math.inf) <= _MOST_ELEMENTS else _copy(problem.element)
-    if isinstance(problem, Problem):
-        assert plan.tiling
-        rows = plan.tiling.loop.rows
-        steps, batch = min(problem.steps, _SIZES["T"]), min(problem.batch, rows + (problem.batch % rows or rows))
-        letters = {"T": steps, "B": batch, "I": problem.input_size, "H": problem.hidden, "D": problem.directions}
-        of_field = {field: [evaluate(formula, letters) for formula in problem.cell.tensors[field]] for field in problem.tensors}
-        return replace(problem, steps=steps, batch=batch, tensors=_cut(problem, of_field))
-    most = 2 * _MOST_ELEMENTS
-    while _elements(problem, most | 1) > _MOST_ELEMENTS:  # odd, so that last tiles are not whole
-        most //= 2
-    return replace(problem, tensors=_cut(problem, dict.fromkeys(problem.tensors, [most | 1] * MOST_DIMENSIONS)))
-
-
-def _elements(problem: PlainProblem, most: float) -> float:
-    """Count the elements of the largest tensor if each dimension has at most so many."""
-    return max(math.prod(min(size, most) for size in tensor.sizes) for tensor in problem.tensors.values() if tensor)
-
-
-def _cut(problem: Problem | PlainProblem, most: dict[str, list[int]]) -> dict[str, Tensor | None]:
-    """Give each tensor at most these sizes, by field."""
-    return {field: tensor and least_tensor(tensor.data_type, tuple(map(min, tensor.sizes, most[field])), tensor.strides,
-                                           element_types.ITEMSIZES.get(tensor.data_type, problem.element.itemsize))
-            for field, tensor in problem.tensors.items()}
+def _cut(problem: PlainProblem) -> PlainProblem:
+    """Bound each dimension, so that no tensor is large. A CopyProblem stays, as its copied parts have places in it."""
+    for most in (_MOST_ELEMENTS >> halvings | 1 for halvings in range(32)):  # odd: last tiles are not whole
+        sizes = {field: tuple(min(size, most) for size in tensor.sizes) for field, tensor in problem.tensors.items() if tensor}
+        if max(map(math.prod, sizes.values())) <= _MOST_ELEMENTS:
+            break
+    return problem if isinstance(problem, CopyProblem) else problem.with_sizes(sizes)
 
 
 @OnceForEachGpu
@@ -223,7 +189,7 @@ def check(gpu: Gpu, problem: Problem | PlainProblem, plan: Plan, options: Option
         return
     choices, key = Choices(gpu.info), {"self-test": sorted(map(repr, made))}
     if choices.get(key) is None:
-        expect_right(gpu, [_outcome(gpu, kind_of(problem), samples_of(gpu.info, problem, plan, options))])
+        expect_right(gpu, [_outcome(gpu, problem.operator, samples_of(gpu.info, problem, plan, options))])
         choices.put(key, {"passed": True})
     passed |= made
 
@@ -261,14 +227,6 @@ def expect_right(gpu: Gpu, found: Iterable[Outcome]) -> list[Outcome]:
     if wrong:
         raise VerificationError(f"{gpu.info.with_driver} computes wrongly: {'; '.join(wrong)}. {COMPUTES_WRONGLY}")
     return listed
-
-
-def kind_of(problem: Problem | PlainProblem) -> str:
-    """Return which of KINDS tests the kernels of a problem."""
-    if isinstance(problem, PlainProblem):
-        return next(kind for kind, cls in _PLAIN.items() if isinstance(problem, cls))
-    return next(kind for kind, (cell, flags) in _CELLS.items()
-                if problem.cell is cell and flags.items() <= problem.flags.items())
 
 
 def _tensor(element: ElementType, *sizes: int, **described: Any) -> DML_BUFFER_TENSOR_DESC:
@@ -318,42 +276,4 @@ def _gather(element: ElementType) -> Any:
 
 PLAIN_PROBLEMS: dict[str, Callable[[ElementType], Any]] = {
     ACTIVATION: _activation, "arithmetic": _arithmetic, "GEMM": _gemm, "cast": _cast, "copy": _copy, "gather": _gather}
-
-
-def _recurrent(kind: str, element: ElementType) -> Problem:
-    """Return a problem with every tensor that the kind's cell has."""
-    cell, flags = _CELLS[kind]
-    tensors = tensor_descs(cell, element, _SIZES, cell.tensors)
-    activations = [activation_table.BY_ONNX_NAME[name.lower()].desc() for name in cell.default_activations]
-    return from_desc(cell.desc(**tensors, **flags, ActivationDescs=tuple(activations),
-                               Direction=descs.DML_RECURRENT_NETWORK_DIRECTION.FORWARD), element=element)
-
-
-def _random_memory(problem: Problem | PlainProblem) -> dict[str, np.ndarray]:
-    """Return the bytes of random inputs, by field: numbers of about unit size, and weights that keep sums at that size."""
-    rng = np.random.default_rng(0)
-    memory = {}
-    for field in filter(problem.has, problem.inputs):
-        count = problem.tensor(field).size_of_elements
-        if isinstance(problem, Problem) and field == LENGTHS:
-            lengths = np.resize((problem.steps, 0, (problem.steps + 1) // 2), problem.batch)
-            memory[field] = np.resize(lengths, count).astype(np.uint32).view(np.uint8)
-        elif isinstance(problem, GatherProblem) and field == INDICES:
-            least = -problem.axis_size if problem.index_dtype.kind == "i" else 0
-            memory[field] = rng.integers(least, problem.axis_size, count).astype(problem.index_dtype).view(np.uint8)
-        elif isinstance(problem, MovedProblem):
-            memory[field] = rng.integers(0, 256, problem.tensor(field).size_in_bytes).astype(np.uint8)
-        else:
-            columns = 1
-            if isinstance(problem, Problem) and field in problem.weights:
-                columns = problem.input_size if field == "WeightTensor" else problem.hidden
-            numbers = np.resize(rng.standard_normal(min(count, _MOST_RANDOM)), count) * columns**-0.5
-            memory[field] = _encoded(numbers, problem.input_element)
-    return memory
-
-
-def _encoded(numbers: np.ndarray, element: ElementType) -> np.ndarray:
-    """Return numbers as the bytes of a type."""
-    if element.name == "bfloat16":  # the upper half of a float32
-        return (numbers.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16).reshape(-1).view(np.uint8)
-    return numbers.astype(element.name).reshape(-1).view(np.uint8)
+KINDS = (*_CELLS, *PLAIN_PROBLEMS)
