@@ -20,7 +20,7 @@ from .engine.commands import Commands
 from .engine.trust import self_test
 from .engine.trust.choices import folder as folder_of_choices
 from .engine.trust.self_test import PLAIN_PROBLEMS, samples_of, types_of
-from .engine.trust.trial import Meeting, Run, Trial, plans_of_test, workgroups_meet
+from .engine.trust.trial import Meeting, Run, Trial, plans_of_test, random_memory, workgroups_meet
 from .engine.trust.tuner import ON, Tuner, likely
 from .engine.vulkan import driver, files, queries, structures, system
 from .engine.vulkan import gpu as devices

@@ -68,6 +68,23 @@ def test_its_command_ends_with_it(drivers, number):
 
 
 @pytest.mark.family("on the emulated GPU", first=0)
+@pytest.mark.parametrize("way", ["room"])
+def test_exactly_as_many_workgroups_as_are_needed_and_one_less(drivers, way):
+    found = radeon("python", "-m", f"lab.tests.radeon.{way}")
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert found.stdout.count("the fallback was right") == 4
+
+
+@pytest.mark.family("on the emulated GPU", first=0)
+@pytest.mark.parametrize("case", ["GRU sequence", "GEMM"])
+def test_the_self_test_sees_broken_instructions(drivers, case):
+    found = radeon("python", "-m", "lab.tests.radeon.broken", "--cases", case)
+    seen, unseen = map(int, re.search(r": (\d+) spoil a problem and are seen, (\d+) are not", found.stdout).groups())
+    assert seen >= 40, found.stdout + found.stderr
+    assert not unseen, found.stdout + found.stderr
+
+
+@pytest.mark.family("on the emulated GPU", first=0)
 @pytest.mark.parametrize("way", ["barrier", "flow"])
 def test_mistakes_are_seen(drivers, way):
     found = radeon("python", "-m", "lab.tests.radeon.mutations", "--most", "2", "--ways", way)
