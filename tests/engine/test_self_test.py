@@ -30,12 +30,12 @@ def quick(monkeypatch):
 
 
 @pytest.fixture
-def fresh(monkeypatch, tmp_path):
+def fresh(device, monkeypatch, tmp_path):
     """Nothing is kept from before."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    self_test._passed.cache_clear()
+    device.gpu.once_cache.pop(self_test.check, None)
     yield
-    self_test._passed.cache_clear()
+    device.gpu.once_cache.pop(self_test.check, None)
 
 
 @pytest.mark.family("each kind in each type", first=2)
@@ -120,7 +120,7 @@ def test_drivers_that_are_not_known_are_tested_on_first_use(device, tested, monk
     monkeypatch.setattr(compiled, "profile", lambda info: SimpleNamespace(is_known=is_known, tuned=False))
     compile_both(device)
     assert tested["tested"] == ["RNN", "ACTIVATION"][:expected]
-    self_test._passed.cache_clear()  # as in another process
+    device.gpu.once_cache.pop(self_test.check, None)  # as in another process
     compile_both(device)
     assert len(tested["tested"]) == choices.count() == expected
 

@@ -78,7 +78,7 @@ def spoiled(gpu: Gpu, samples: Any) -> bool:
 
 def is_seen(gpu: Gpu, problem: Any, planned: Any, options: Options) -> bool:
     """Whether the self-test, without what it remembers, refuses the problem's kernels."""
-    self_test._passed.cache_clear()
+    gpu.once_cache.pop(self_test.check, None)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = folder
         try:

@@ -63,10 +63,8 @@ class Compiled:
         self._is_tested = tests == self_test.ON or (tests is None and not profile(gpu.info).is_known)
         self._tuner = tuner.tuner(gpu) if isinstance(problem, Problem) and profile(gpu.info).tuned else None
         self._chosen: _Chosen | None = None
-        is_measured_first = (self._tuner is not None and isinstance(self.computed, Problem)
-                             and not self._tuner.knows(self.computed, options, self._tuning))
-        if is_measured_first:
-            self._planned(None, None)
+        if self._tuner and isinstance(self.computed, Problem) and not self._tuner.knows(self.computed, options, self._tuning):
+            self._planned(None, None)  # refused now, and measured later
         else:
             self.choose()
 
