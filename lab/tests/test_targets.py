@@ -132,7 +132,17 @@ def test_outcomes_of_a_function(function, outcome):
 def test_a_program_of_the_library_prints_what_its_adapter_computes(text, said):
     if text.startswith("torch"):
         pytest.importorskip("torch")
-    node = corpora.usual("GRU", (2, 2, 1, 2), linear_before_reset=1, **said)
+    check_program(text, corpora.usual("GRU", (2, 2, 1, 2), linear_before_reset=1, **said))
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("op", ["GRU", "LSTM", "RNN"])
+def test_a_program_of_ncnn(op):
+    pytest.importorskip("ncnn")
+    check_program("ncnn", corpora.usual(op, (2, 1, 1, 2), "initial_h", direction="bidirectional", **{"linear_before_reset": 1} if op == "GRU" else {}))
+
+
+def check_program(text, node):
     one = running.Asked(text)
     try:
         outputs = one.process.ask("compute", node)
