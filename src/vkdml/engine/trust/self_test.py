@@ -151,9 +151,7 @@ def _kernels(plan: Plan) -> tuple[str, ...]:
 
 
 def samples_of(info: DeviceInfo, problem: Problem | PlainProblem, plan: Plan, options: Options) -> Samples:
-    """Make small problems, and plans that run the pipelines of an operator's plan for them. If it writes no sequence, which the
-    check needs, a problem that does comes first.
-    """
+    """Make small problems, and plans for them with a plan's pipelines. The first writes a sequence, which the check needs."""
     if isinstance(problem, PlainProblem):
         cut = _cut(problem)
         return [(cut, plan_plain(cut, info))]

@@ -326,9 +326,8 @@ def random_memory(problem: Problem | PlainProblem) -> dict[str, np.ndarray]:
     for field in filter(problem.has, problem.inputs):
         count = problem.tensor(field).size_of_elements
         if isinstance(problem, Problem) and field == LENGTHS:
-            lengths = rng.integers(0, problem.steps + 1, count)
-            lengths[:2] = (problem.steps, 0)[:count]
-            memory[field] = lengths.astype(np.uint32).view(np.uint8)
+            lengths = np.append((problem.steps, 0), rng.integers(0, problem.steps + 1, count))
+            memory[field] = lengths[:count].astype(np.uint32).view(np.uint8)
         elif isinstance(problem, GatherProblem) and field == INDICES:
             least = -problem.axis_size if problem.index_dtype.kind == "i" else 0
             memory[field] = rng.integers(least, problem.axis_size, count).astype(problem.index_dtype).view(np.uint8)
