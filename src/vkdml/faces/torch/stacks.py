@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils.weak import TensorWeakRef
 
 from ...engine.execution import Execution, Node
 from ...engine.weights import Contents, Snapshot, digest
@@ -275,22 +276,27 @@ def _unprojected(name: str, h: np.ndarray, projections: Sequence[tuple[np.ndarra
 class ModuleParameters(Contents):
     """A copy of a module's parameters, which its stacks compute with.
 
-    Each call compares it with the parameters. Weights are packed from it; arrays in DirectML's form are made when needed.
+    Each call looks whether they have changed. Weights are packed from it; arrays in DirectML's form are made when needed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_graphs: bool) -> None:
         super().__init__()
         self.layers: list[StackLayer] = []
         self._form: Form | None = None
-        self._seen: list[Tensor] = []
+        self._seen: list[_Seen] = []
+        self._holds = _OF_GRAPHS if is_graphs else _OF_TWINS
         self._snapshots: dict[Hashable, Snapshot] = {}
 
     def update(self, form: Form, weights: Sequence[Tensor]) -> None:
         """Copy a module's parameters again if they have changed. weights: all of them, in PyTorch's order."""
-        if form == self._form and len(weights) == len(self._seen) and all(map(_are_the_same, weights, self._seen)):
+        is_alike = form == self._form and len(weights) == len(self._seen)
+        if is_alike and all(map(_Seen.is_unchanged, self._seen, weights)):
             return
-        seen = [tensor.detach().clone() for tensor in weights]
-        self.layers = layers_of(form, seen)
+        layers_of(form, weights)  # refuses wrong ones
+        if is_alike and all(map(_Seen.equals, self._seen, weights)):
+            return
+        seen = [_Seen(tensor, self._holds) for tensor in weights]
+        self.layers = layers_of(form, [one.copy for one in seen])
         self._form, self._seen = form, seen
         self._snapshots = dict(enumerate(snapshot for layer in self.layers for snapshot in layer.snapshots()))
         self.version += 1
@@ -306,12 +312,51 @@ class ModuleParameters(Contents):
 
 
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_PROBED = 64  # elements of a tensor
+
+# What keeps the identity of a tensor, by type. A graph's stacks live as long as its first weight, so they must not hold it.
+# PyTorch swaps no parameter that has a weak reference; a twin's other weights are new at each call
+_Holds = Mapping[type[Tensor], Callable[[Tensor], Callable[[], Tensor | None]]]
+_OF_GRAPHS: _Holds = {Tensor: TensorWeakRef, nn.Parameter: TensorWeakRef}
+_OF_TWINS: _Holds = {nn.Parameter: lambda tensor: lambda: tensor}
+_UNMARKED = None, type(None)
 
 
-def _are_the_same(first: Tensor, second: Tensor) -> bool:
-    """Whether two tensors have the same type and bits, so that NaN equals NaN and -0 differs from 0."""
-    words = _WORDS[second.itemsize]
-    return first.dtype is second.dtype and torch.equal(first.detach().resolve_neg().view(words), second.view(words))
+class _Seen:
+    """A copy of a tensor, and how that tensor was then.
+
+    PyTorch counts the writes that it sees. A few elements show most of the others: a view of them, which also keeps the memory,
+    so that no other tensor gets its address.
+    """
+
+    def __init__(self, tensor: Tensor, holds: _Holds) -> None:
+        self.copy, self._holds = tensor.detach().clone(memory_format=torch.contiguous_format), holds
+        self._mark: tuple[Any, ...] = _UNMARKED
+        self.equals(tensor)  # marks it
+
+    def is_unchanged(self, tensor: Tensor) -> bool:
+        """Whether it is the tensor that had these contents, and has not been written to since."""
+        facts, held, *elements = self._mark
+        return held() is tensor and facts == _facts(tensor) and torch.equal(*elements)
+
+    def equals(self, tensor: Tensor) -> bool:
+        """Whether a tensor has the type and bits of the copy, so that NaN equals NaN and -0 differs from 0."""
+        copy, hold, words = self.copy, self._holds.get(type(tensor)), _WORDS[self.copy.itemsize]
+        facts = _facts(tensor) if hold else None
+        if tensor.dtype is not copy.dtype or not torch.equal(tensor.detach().resolve_neg().view(words), copy.view(words)):
+            return False
+        self._mark = _UNMARKED
+        if hold and facts and tensor.is_contiguous() and not tensor.is_shared():  # other processes' writes are not counted
+            step = max(1, tensor.numel() // _PROBED)
+            self._mark = facts, hold(tensor), *(one.detach().view(-1)[::step].view(words) for one in (tensor, copy))
+        return True
+
+
+def _facts(tensor: Tensor) -> tuple[Any, ...] | None:
+    """What a write that PyTorch sees changes, and other memory. None: PyTorch does not count this tensor's writes."""
+    if tensor.is_inference() or tensor.is_neg():
+        return None
+    return tensor._cdata, tensor._version, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
 
 
 def to_numpy(tensor: Tensor) -> np.ndarray:
