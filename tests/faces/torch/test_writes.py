@@ -148,24 +148,28 @@ def assigned(twin, rng):
     setattr(twin, name, nn.Parameter(other(tensor, place)))
 
 
-@write
-def assigned_with_the_same_memory_and_count(twin, rng):
-    """After a write that the old parameter's count does not show."""
-    name, tensor, place = drawn(twin, rng)
+def alias_of(twin, tensor, place):
+    """Another parameter with the same memory and count of writes, after a write that the count of the first does not show."""
+    for _ in range(3):
+        tensor.mul_(1)
+    results(twin)
     alias = nn.Parameter(tensor.data)
     alias[place] += 1
     while alias._version < tensor._version:
         alias.mul_(1)
-    setattr(twin, name, alias)
+    return alias
+
+
+@write
+def assigned_with_the_same_memory_and_count(twin, rng):
+    name, tensor, place = drawn(twin, rng)
+    setattr(twin, name, alias_of(twin, tensor, place))
 
 
 @write
 def swapped_with_the_same_memory_and_count(twin, rng):
     _, tensor, place = drawn(twin, rng)
-    alias = nn.Parameter(tensor.data)
-    alias[place] += 1
-    while alias._version < tensor._version:
-        alias.mul_(1)
+    alias = alias_of(twin, tensor, place)
     with swapping(twin):
         torch.utils.swap_tensors(tensor, alias)
 
@@ -183,6 +187,12 @@ def another_place_of_the_same_data(twin, rng):
     _, tensor, _ = drawn(twin, rng)
     tensor.data = torch.cat([tensor.data, tensor.data.flip(0)])[:len(tensor)]
     tensor.data = tensor.data.flip(-1)
+
+
+@write
+def other_strides_alone(twin, rng):
+    tensor = getattr(twin, rng.choice([name for name in names(twin) if "weight" in name]))
+    tensor.data = tensor.data.as_strided(tensor.shape, (1, len(tensor)) if tensor.is_contiguous() else (tensor.shape[1], 1))
 
 
 @write
