@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakValueDictionary, ref
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -132,19 +132,19 @@ class _Kept(Snapshot):
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
         super().__init__(lambda: arrays)
         self._kept = {name: (array, _words(array)) for name, array in arrays.items()}
-        self._immutable = dict[str, Callable[[], object]]()  # references to the arrays that were equal last
+        self._immutable: WeakValueDictionary[str, np.ndarray] = WeakValueDictionary()  # those that were equal last
 
     def holds(self, name: str, array: np.ndarray) -> bool:
         """Return whether an array has the contents and the layout of a field's array."""
         kept, words = self._kept[name]
-        is_known = name in self._immutable and self._immutable[name]() is array
-        step = max(1, len(words) // _PROBED) if is_known else 1
-        if array is kept or (array.dtype == kept.dtype and array.shape == kept.shape and array.strides == kept.strides
-                             and bool((_words(array)[::step] == words[::step]).all())):
-            if not is_known and _is_immutable(array):
-                self._immutable[name] = ref(array)
+        if array is kept:
             return True
-        return False
+        step = len(words) // _PROBED | 1 if self._immutable.get(name) is array else 1
+        is_equal = (array.dtype == kept.dtype and array.shape == kept.shape and array.strides == kept.strides
+                    and bool((_words(array)[::step] == words[::step]).all()))
+        if is_equal and _is_immutable(array):
+            self._immutable[name] = array
+        return is_equal
 
 
 def digest(arrays: Mapping[str, np.ndarray], *facts: object) -> Origin:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -316,9 +316,8 @@ _PROBED = 64  # elements of a tensor
 
 # What keeps the identity of a tensor, by type. A graph's stacks live as long as its first weight, so they must not hold it.
 # PyTorch swaps no parameter that has a weak reference; a twin's other weights are new at each call
-_Holds = Mapping[type[Tensor], Callable[[Tensor], Callable[[], Tensor | None]]]
-_OF_GRAPHS: _Holds = {Tensor: TensorWeakRef, nn.Parameter: TensorWeakRef}
-_OF_TWINS: _Holds = {nn.Parameter: lambda tensor: lambda: tensor}
+_OF_GRAPHS: dict[type[Tensor], Any] = {Tensor: TensorWeakRef, nn.Parameter: TensorWeakRef}
+_OF_TWINS: dict[type[Tensor], Any] = {nn.Parameter: lambda tensor: lambda: tensor}
 _UNMARKED = None, type(None)
 
 
@@ -329,7 +328,7 @@ class _Seen:
     so that no other tensor gets its address.
     """
 
-    def __init__(self, tensor: Tensor, holds: _Holds) -> None:
+    def __init__(self, tensor: Tensor, holds: Mapping[type[Tensor], Any]) -> None:
         self.copy, self._holds = tensor.detach().clone(memory_format=torch.contiguous_format), holds
         self._mark: tuple[Any, ...] = _UNMARKED
         self.equals(tensor)  # marks it
@@ -347,8 +346,8 @@ class _Seen:
             return False
         self._mark = _UNMARKED
         if hold and facts and tensor.is_contiguous() and not tensor.is_shared():  # other processes' writes are not counted
-            step = max(1, tensor.numel() // _PROBED)
-            self._mark = facts, hold(tensor), *(one.detach().view(-1)[::step].view(words) for one in (tensor, copy))
+            some = tensor.detach().view(-1)[::tensor.numel() // _PROBED | 1].view(words)  # odd: at all columns and cache sets
+            self._mark = facts, hold(tensor), some, some.clone()
         return True
 
 
