@@ -174,8 +174,8 @@ def activation_errors() -> dict[str, float]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.accuracy", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--output", type=Path, default=Path("accuracy-report"), help="a folder (accuracy-report)")
-    parser.add_argument("--quick", action="store_true", help="a few small sizes, to see that it works")
+    parser.add_argument("--output", type=Path, default=Path("accuracy-report"), help="folder for the report (accuracy-report)")
+    parser.add_argument("--quick", action="store_true", help="run a few small sizes, as a check")
     given = parser.parse_args(arguments)
     rows = list(tqdm(all_rows(given.quick), disable=None, unit="problem"))
     activations = activation_errors()

@@ -121,7 +121,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
                                      epilog="cases: " + ", ".join(case.name for case in CASES))
     parser.add_argument("revision", metavar="REVISION", help="the other commit: a name, tag or hash that git knows")
     parser.add_argument("--only", nargs="+", metavar="PATTERN", default=["*"], help="cases to run, such as 'gru-100x1x*' (all)")
-    parser.add_argument("--pairs", type=int, default=9, metavar="N", help="of each time, fewer where a call is slow (9)")
+    parser.add_argument("--pairs", type=int, default=9, metavar="N", help="samples of each time, fewer of slow calls (9)")
     parser.add_argument("--device", help=f"{DEVICE}; see `vkdml devices`")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all times to a JSON file too")
     chosen = parser.parse_args(arguments)

@@ -67,7 +67,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.candidates", description=(__doc__ or "").splitlines()[0])
     known = {case.name: case for case in CASES}
     parser.add_argument("--cases", nargs="+", metavar="NAME", choices=known, default=list(known), help="cases to run (all)")
-    parser.add_argument("--samples", type=int, default=9, help="of each candidate (9)")
+    parser.add_argument("--samples", type=int, default=9, help="samples of each candidate (9)")
     parser.add_argument("--output", type=Path, help="write all rows to a JSON file too")
     arguments = parser.parse_args()
     device = vkdml.Device()

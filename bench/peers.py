@@ -84,6 +84,8 @@ def peers(default: DeviceInfo, others: list[DeviceInfo]) -> list[Peer]:
         Peer("onnxruntime-webgpu", "ort", webgpu, dawn[1], "pip install onnxruntime-ep-webgpu", baseline=dawn[0],
              platform=VULKAN, grows=True),
         Peer("iree-vulkan", "iree_vulkan", {"device": default.name}, platform=VULKAN, grows=True),
+        # Its device says how many dispatches it makes: where that is none it runs on the CPU, and belongs in no picture
+        Peer("ncnn", "ncnn_vulkan", {"device": default.name}, install="pip install ncnn"),
         Peer("openvino-cpu", openvino, install=add_openvino, platform=CPU, grows=True),
         Peer("openvino-gpu", openvino, {"device": "GPU", "name": default.name}, install=add_openvino, platform=GPU, grows=True),
         Peer("torch-cpu", torch, install="pip install torch", platform=CPU, grows=True),

@@ -160,11 +160,16 @@ def ordered(workers: Sequence[Row]) -> list[Row]:
 
 
 def shown_names(workers: Sequence[Row]) -> dict[str, str]:
-    """What the pictures call each: vkdml on another device by the first word of the device's name, if none else has it."""
-    places = {worker["name"]: f"{OURS}, {re.split('[ ,]', worker['device'])[0]}" for worker in workers
-              if worker["platform"] and is_ours(worker["name"]) and worker["name"] != OURS}
-    found = Counter(places.values())
-    return {name: places[name] if found[places.get(name, "")] == 1 else name for name in (worker["name"] for worker in workers)}
+    """What the pictures call each worker: on another device than vkdml's, with the first word of that device's name."""
+    words = {worker["name"]: re.split("[ ,]", worker["device"])[0] for worker in workers
+             if worker["platform"] and is_ours(worker["name"]) and worker["name"] != OURS}
+    unique = {name: word for name, word in words.items() if Counter(words.values())[word] == 1}
+    names = {}
+    for worker in workers:
+        name = worker["name"]
+        word = unique.get(name if is_ours(name) else worker.get("baseline", ""))
+        names[name] = f"{OURS if is_ours(name) else name}, {word}" if word else name
+    return names
 
 
 def is_ours(worker: str) -> bool:

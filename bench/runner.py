@@ -11,6 +11,7 @@ import numpy as np
 from vkdml_lab.bench.cases import Case
 
 SETTLING_CALLS, SETTLING_SECONDS = 5, 2.0  # at most
+WARMING_SECONDS = 0.5  # a GPU at rest takes some tenths to raise its clocks
 
 
 Key = TypeVar("Key")
@@ -64,4 +65,12 @@ def settle(run: Callable[[], object]) -> None:
     for _ in range(SETTLING_CALLS):
         if time.perf_counter() - started >= SETTLING_SECONDS:
             return
+        run()
+
+
+def warm_up(run: Callable[[], object]) -> None:
+    """Call for half a second after the first call, which may compile, so that a GPU's clocks have risen."""
+    run()
+    started = time.perf_counter()
+    while time.perf_counter() - started < WARMING_SECONDS:
         run()

@@ -139,7 +139,7 @@ def row(way: str, seconds: np.ndarray) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.streaming", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--steps", type=int, default=10000, help="of each way (10000)")
+    parser.add_argument("--steps", type=int, default=10000, help="calls of each way (10000)")
     parser.add_argument("--hidden", type=int, default=256, help="H and I (256)")
     parser.add_argument("--packings", type=int, default=50, help="executions with changed weights (50)")
     parser.add_argument("--json", type=Path, help="write the numbers to a file too")

@@ -26,6 +26,7 @@ TARGETS: Mapping[str, tuple[str, Callable[[str], dict[str, Any]], str]] = {
     "torch": ("torch_nn", lambda device: {"device": device}, "cpu"),
     "openvino": ("openvino_any", lambda device: {"device": device.upper()}, "CPU"),
     "iree": ("iree_vulkan", lambda device: {"device": device.removeprefix("vulkan")}, "vulkan"),
+    "ncnn": ("ncnn_vulkan", lambda device: {"device": device.removeprefix("vulkan")}, "vulkan"),
     "tract": ("tract_cpu", lambda _: {}, ""),
     "onnx": ("onnx_reference", lambda _: {}, ""),
     "vkdml": ("ours", lambda device: {"device": int(device) if device else None}, ""),

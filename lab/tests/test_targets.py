@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from functools import cache
@@ -132,7 +133,17 @@ def test_outcomes_of_a_function(function, outcome):
 def test_a_program_of_the_library_prints_what_its_adapter_computes(text, said):
     if text.startswith("torch"):
         pytest.importorskip("torch")
-    node = corpora.usual("GRU", (2, 2, 1, 2), linear_before_reset=1, **said)
+    check_program(text, corpora.usual("GRU", (2, 2, 1, 2), linear_before_reset=1, **said))
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("op", ["GRU", "LSTM", "RNN"])
+def test_a_program_of_ncnn(op):
+    pytest.importorskip("ncnn")
+    check_program("ncnn", corpora.usual(op, (2, 1, 1, 2), "initial_h", direction="bidirectional", **{"linear_before_reset": 1} if op == "GRU" else {}))
+
+
+def check_program(text, node):
     one = running.Asked(text)
     try:
         outputs = one.process.ask("compute", node)
@@ -175,16 +186,9 @@ def test_targets_by_name():
     assert target("torch").settings == {"device": "cpu"}
 
 
-def block(beginning):
-    """The program of docs/correctness.md that defines a function."""
-    (found,) = [one for one in (ROOT / "docs/correctness.md").read_text().split("```python") if beginning in one]
-    return found.split("```")[0]
-
-
-def test_a_function_as_the_document_has_it(tmp_path, monkeypatch):
-    (tmp_path / "documented.py").write_text(block("def compute("))
-    monkeypatch.chdir(tmp_path)
-    command = ["conformance", "--target", "python:documented.compute", "--only", "RNN-one-row", "RNN-lengths-0", "GRU-plain-0",
+def test_the_function_of_the_examples(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT / "examples")
+    command = ["conformance", "--target", "python:conformance_target.compute", "--only", "RNN-one-row", "RNN-lengths-0", "GRU-plain-0",
                "test_simple_rnn_defaults"]
     assert cli.main([*command, "--output", str(tmp_path)]) == 0
     rows = json.loads((tmp_path / "conformance.json").read_text())["rows"]
@@ -193,15 +197,13 @@ def test_a_function_as_the_document_has_it(tmp_path, monkeypatch):
 
 
 def test_cases_as_files(tmp_path):
-    """Read by what the document has for that, and as onnx's own tests are."""
+    """Read as examples/read_cases.py does, and as onnx's own tests are."""
     folder = tmp_path / "cases"
     assert cli.main(["conformance", "--export", str(folder), "--only", "lengths-layout-0", "bfloat16-0"]) == 0
     listed = json.loads((folder / "cases.json").read_text())
     assert listed["format"] == exporting.FORMAT
     assert len(listed["cases"]) == 6
-    namespace: dict = {}
-    exec(block("def cases("), namespace)
-    found = list(namespace["cases"](folder))
+    found = list(runpy.run_path(str(ROOT / "examples" / "read_cases.py"))["cases"](folder))
     assert len(found) == 6
     for op, attributes, inputs, check in found:
         node = Node(op, {name: value for name, value in attributes.items() if name != "hidden_size"}, inputs)

@@ -52,7 +52,7 @@ def test_the_wheel_of_vkdml_has_nothing_else(wheels):
     assert {name for name in names if name.endswith(".spv")} == {f"vkdml/spirv/{kernel}.spv" for kernel in compile_shaders.kernels()}
     others = {re.sub(r"\.[\w-]+\.so$", ".so", re.sub(r"^vkdml/spirv/[\w/]+\.spv$", "kernel", name)) for name in names - modules}
     assert others == {"kernel", "vkdml/spirv/checksums.txt", "vkdml/py.typed", "vkdml/engine/vulkan/_kp.so", "vkdml/engine/vulkan/_kp.pyi",
-                      "vkdml/faces/onnx/_provider.so", "vkdml/faces/onnx/_provider.cpp"}
+                      "vkdml/faces/onnx/_provider.so"}
 
 
 def test_only_tests_import_from_the_checkout():

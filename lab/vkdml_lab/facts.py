@@ -69,11 +69,13 @@ def loader() -> dict[str, Any]:
 
 def memory_types(info: DeviceInfo) -> list[dict[str, Any]]:
     """A device's types of memory: flags, the heap and its bytes. taken: for which buffers, "host" (what the host reads and
-    writes: host tensors, and the copies of device tensors), "device" (what only kernels use) or both.
+    writes: host tensors, and the copies of device tensors), "device" (what only kernels use), "direct" (small inputs
+    of a discrete GPU) or several.
     """
     with queries.physical_devices() as (vk, _, handles):
         memory, flags = queries.memory_of(vk, handles[info.index])
-    taken = {"host": info.host_memory_type, "device": queries.device_memory_type(flags)}
+    taken = {"host": info.host_memory_type, "device": queries.device_memory_type(flags),
+             "direct": -1 if info.unified_memory else info.direct_memory_type}
     return [{"type": index, "flags": _names(given, _MEMORY), "heap": memory.memoryTypes[index].heapIndex,
              "heap bytes": int(memory.memoryHeaps[memory.memoryTypes[index].heapIndex].size),
              "taken": [use for use, chosen in taken.items() if chosen == index]} for index, given in enumerate(flags)]

@@ -1,7 +1,12 @@
 """An operator that is ready to run, for tests of what comes after."""
 
+import numpy as np
+
 import vkdml
-from vkdml_lab.suite.support import initialize, make_outputs
+from vkdml.operators import cells
+from vkdml_lab.suite.support import Case, check, initialize, make_desc, make_outputs, owned, random_arrays, read_output
+
+SIZES = (5, 3, 6, 9)  # those of conftest.py, so that pipelines are compiled once
 
 
 def table_of(device, desc, inputs, outputs):
@@ -38,3 +43,39 @@ class Ready:
     def results(self):
         self.recorder.execute()
         return {field: buffer.download(self.compiled.problem.tensor(field).sizes) for field, buffer in self.outputs.items()}
+
+
+class Bound:
+    """An operator with a table, and its initializer with one. No resource is bound."""
+
+    def __init__(self, device, seed=0, is_owned=False, sizes=SIZES, cell=cells.GRU):
+        desc = make_desc(cell, *sizes)
+        self.case = Case(owned(desc) if is_owned else desc, None, random_arrays(desc, np.random.default_rng(seed)))
+        self.compiled = device.compile_operator(device.create_operator(self.case.desc))
+        self.problem = self.compiled.problem
+        self.outputs = {field: device.create_buffer(self.problem.tensor(field).size_in_bytes) for field in self.compiled.output_fields}
+        self.table = device.create_binding_table(self.compiled)
+        self.table.bind_inputs(self.inputs(device, is_initializing=False))
+        self.table.bind_outputs(list(self.outputs.values()))
+        self.initializer = device.create_operator_initializer([self.compiled])
+        self.initializing = device.create_binding_table(self.initializer)
+        self.initializing.bind_inputs([self.weights(device)])
+
+    def inputs(self, device, is_initializing):
+        return [device.upload(self.case.arrays[field]) if (field in self.problem.initialized) == is_initializing else None
+                for field in self.compiled.input_fields]
+
+    def weights(self, device):
+        """What its initializer takes."""
+        return vkdml.DML_BUFFER_ARRAY_BINDING(Bindings=self.inputs(device, is_initializing=True))
+
+    @property
+    def size(self):
+        """Bytes of its persistent resource."""
+        return self.compiled.get_binding_properties().PersistentResourceSize
+
+    def make_resource(self, device):
+        return device.create_buffer(self.size)
+
+    def check(self):
+        check(self.case, {field: read_output(self.compiled, field, buffer) for field, buffer in self.outputs.items()})

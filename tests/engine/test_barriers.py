@@ -12,8 +12,9 @@ class Memory:
 
     offset, size_in_bytes, _is_exposed = 0, 4, False
 
-    def __init__(self, name, serial):
+    def __init__(self, name, serial, host_memory):
         self.name, self._serial, self.has_copy = name, serial, name != "d"
+        self._has_other_memory = not host_memory
 
     @property
     def buffer(self):
@@ -30,7 +31,7 @@ class Submissions:
         noted = []
         self.all.append(noted)
         return SimpleNamespace(
-            upload=lambda buffer: noted.append(f"upload {buffer.name}"), readback=lambda buffer: noted.append(f"readback {buffer.name}"),
+            upload=lambda buffer, size: noted.append(f"upload {buffer.name}"), readback=lambda buffer, size: noted.append(f"readback {buffer.name}"),
             show=lambda buffers: noted.append("show " + " ".join(buffer.name for buffer in buffers)),
             dispatch=lambda kernel, push: noted.append(kernel.text),
             barrier=lambda buffers: noted.append("| " + " ".join(buffer.name for buffer in buffers)))
@@ -40,7 +41,7 @@ def recorded(*operations, host_memory=False, starts=()):
     """operations: "upload a", "readback a", "call", or "a b > c" for a dispatch that reads a and b and writes c. starts: the
     dispatches that start a submission.
     """
-    memory = {name: Memory(name, place) for place, name in enumerate("abcd")}
+    memory = {name: Memory(name, place, host_memory) for place, name in enumerate("abcd")}
     gpu = Submissions(host_memory)
     commands = Commands(gpu)
     for text in operations:

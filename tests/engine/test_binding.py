@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import vkdml as v
-from tests.engine.ready import recorded
+from tests.engine.ready import SIZES, Bound, recorded
 from vkdml.engine.weights import OWNED
 from vkdml.operators import cells
 from vkdml.planning.device_info import laid_out
@@ -18,11 +18,8 @@ from vkdml_lab.suite.support import (
     owned,
     random_arrays,
     random_case,
-    read_output,
     tensor,
 )
-
-SIZES = (5, 3, 6, 9)  # those of tests/engine/conftest.py, so that pipelines are compiled once
 
 
 def case_of(cell, seed=0):
@@ -163,93 +160,49 @@ def test_random_problems_in_one_buffer(device, seed):
         for field in compiled.output_fields if field in heap.places})
 
 
-def array_binding(compiled, arrays, device):
-    bindings = [device.upload(arrays[field]) if field in compiled.problem.initialized else None for field in compiled.input_fields]
-    return v.DML_BUFFER_ARRAY_BINDING(Bindings=bindings, BindingCount=len(bindings))
-
-
 @pytest.mark.parametrize("bound", [False, True], ids=["the package's own", "bound"])
 def test_an_initializer_of_several_operators(device, bound):
     """Of an operator without OWNED_BY_DML weights it takes nothing."""
-    cases = [case_of(cell) for cell in (cells.GRU, cells.LSTM, cells.RNN)]
-    cases[:2] = [replace(case, desc=owned(case.desc)) for case in cases[:2]]
-    operators = [compiled_of(device, case) for case in cases]
-    initializer = device.create_operator_initializer(operators)
-    initializing = device.create_binding_table(initializer)
-    initializing.bind_inputs([*(array_binding(compiled, case.arrays, device) for compiled, case in zip(operators[:2], cases)), None])
-    persistent = [resource(device, compiled.get_binding_properties().PersistentResourceSize) if bound else None for compiled in operators]
-    initializing.bind_outputs([*persistent[:2], None])
-    recorded(device, initializing).execute()
-    for compiled, case, memory in zip(operators, cases, persistent):
-        outputs = [device.create_buffer(compiled.problem.tensor(field).size_in_bytes) for field in compiled.output_fields]
-        table = device.create_binding_table(compiled)
-        table.bind_inputs([None if field in compiled.problem.initialized else device.upload(case.arrays[field]) for field in compiled.input_fields])
-        table.bind_outputs(outputs)
-        table.bind_persistent_resource(memory)
-        recorded(device, table).execute()
-        check(case, {field: read_output(compiled, field, buffer) for field, buffer in zip(compiled.output_fields, outputs)})
+    operators = [Bound(device, is_owned=cell is not cells.RNN, cell=cell) for cell in (cells.GRU, cells.LSTM, cells.RNN)]
+    table = device.create_binding_table(device.create_operator_initializer([operator.compiled for operator in operators]))
+    table.bind_inputs([*(operator.weights(device) for operator in operators[:2]), None])
+    persistent = [resource(device, operator.size) if bound else None for operator in operators]
+    table.bind_outputs([*persistent[:2], None])
+    recorded(device, table).execute()
+    for operator, memory in zip(operators, persistent):
+        operator.table.bind_persistent_resource(memory)
+        recorded(device, operator.table).execute()
+        operator.check()
 
 
 def test_operators_that_are_initialized_into_the_same_memory(device):
-    case = replace(case_of(cells.GRU), desc=owned(case_of(cells.GRU).desc))
-    operators = [compiled_of(device, case) for _ in range(2)]
-    shared = resource(device, operators[0].get_binding_properties().PersistentResourceSize)
-    table = device.create_binding_table(device.create_operator_initializer(operators))
-    table.bind_inputs([array_binding(compiled, case.arrays, device) for compiled in operators])
-    table.bind_outputs([shared, shared])
+    operators = [Bound(device, is_owned=True) for _ in range(2)]
+    table = device.create_binding_table(device.create_operator_initializer([operator.compiled for operator in operators]))
+    table.bind_inputs([operator.weights(device) for operator in operators])
+    table.bind_outputs([resource(device, operators[0].size)] * 2)
     with pytest.raises(v.InvalidArgumentError, match="the persistent resource: found memory of another operator's; expected memory of its own"):
         recorded(device, table)
 
 
-def test_an_empty_list_unbinds(device, case):
-    compiled = compiled_of(device, case)
-    table = device.create_binding_table(compiled)
-    inputs = [device.upload(case.arrays[field]) for field in compiled.input_fields]
-    table.bind_inputs(inputs)
-    table.bind_outputs([device.create_buffer(compiled.problem.tensor(field).size_in_bytes) for field in compiled.output_fields])
-    table.bind_inputs([])
-    with pytest.raises(v.InvalidArgumentError, match="record_dispatch: found no binding for InputTensor, WeightTensor, "):
-        recorded(device, table)
-    table.bind_inputs(inputs)
-    recorded(device, table)
-    owned_one = compiled_of(device, replace(case, desc=owned(case.desc)))
-    initializing = device.create_binding_table(device.create_operator_initializer([owned_one]))
-    initializing.bind_inputs([array_binding(owned_one, case.arrays, device)])
-    initializing.bind_inputs([])
-    initializing.bind_outputs([])
-    with pytest.raises(v.InvalidArgumentError, match="no binding for WeightTensor, RecurrenceTensor, BiasTensor"):
-        recorded(device, initializing)
+def test_an_empty_list_unbinds(device):
+    operator, owner = Bound(device), Bound(device, is_owned=True)
+    operator.table.bind_inputs([])
+    owner.initializing.bind_inputs([])
+    owner.initializing.bind_outputs([])
+    for table, missing in ((operator.table, "InputTensor, WeightTensor, "), (owner.initializing, "WeightTensor, RecurrenceTensor, BiasTensor")):
+        with pytest.raises(v.InvalidArgumentError, match=f"record_dispatch: found no binding for {missing}"):
+            recorded(device, table)
+    operator.table.bind_inputs(operator.inputs(device, is_initializing=False))
+    recorded(device, operator.table)
 
 
 def test_an_initializer_can_be_reset(device):
-    case = replace(case_of(cells.GRU), desc=owned(case_of(cells.GRU).desc))
-    first, second = compiled_of(device, case), compiled_of(device, case)
-    initializer = device.create_operator_initializer([first])
-    initializer.reset([first, second])
-    table = device.create_binding_table(initializer)
-    table.bind_inputs([array_binding(compiled, case.arrays, device) for compiled in (first, second)])
+    first, second = (Bound(device, is_owned=True) for _ in range(2))
+    first.initializer.reset([first.compiled, second.compiled])
+    table = device.create_binding_table(first.initializer)
+    table.bind_inputs([operator.weights(device) for operator in (first, second)])
     recorded(device, table).execute()
-    assert [operator.weights(None).origin for operator in (first, second)] == [OWNED, OWNED]
-
-
-def test_what_was_initialized_elsewhere_or_overwritten_is_refused(device):
-    case = replace(case_of(cells.GRU), desc=owned(case_of(cells.GRU).desc))
-    compiled = compiled_of(device, case)
-    persistent = resource(device, compiled.get_binding_properties().PersistentResourceSize)
-    initializing = device.create_binding_table(device.create_operator_initializer([compiled]))
-    initializing.bind_inputs([array_binding(compiled, case.arrays, device)])
-    initializing.bind_outputs([persistent])
-    recorded(device, initializing).execute()
-    table = device.create_binding_table(compiled)
-    table.bind_inputs([None if field in compiled.problem.initialized else device.upload(case.arrays[field]) for field in compiled.input_fields])
-    table.bind_outputs([device.create_buffer(compiled.problem.tensor(field).size_in_bytes) for field in compiled.output_fields])
-    with pytest.raises(v.InvalidArgumentError, match="not initialized; expected its initializer recorded first, with the persistent"):
-        recorded(device, table)
-    table.bind_persistent_resource(persistent)
-    recorded(device, table).execute()
-    persistent.Buffer.upload(np.zeros(64, np.float32), 256)
-    with pytest.raises(v.InvalidArgumentError, match="not initialized"):
-        recorded(device, table)
+    assert [operator.compiled.weights(None).origin for operator in (first, second)] == [OWNED, OWNED]
 
 
 def wrong_bindings(device, compiled, heap):

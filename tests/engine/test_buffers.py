@@ -16,7 +16,7 @@ def garbage(monkeypatch):
     """Words of all ones, which are no numbers, in buffers that only kernels use."""
     make = Buffer.__init__
 
-    def make_filled(self, gpu, size_in_bytes, has_copy=True):
+    def make_filled(self, gpu, size_in_bytes, has_copy=True, is_direct=False):
         make(self, gpu, size_in_bytes)
         if not has_copy:
             self.upload(np.full(size_in_bytes // 4, 2**32 - 1, np.uint32))

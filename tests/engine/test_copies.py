@@ -7,6 +7,7 @@ import pytest
 import vkdml
 from tests.engine.ready import table_of
 from vkdml.engine.vulkan.buffers import Buffer
+from vkdml.engine.vulkan.gpu import Submission
 from vkdml_lab.suite.support import tensor
 
 
@@ -104,3 +105,51 @@ def test_what_is_read_back_beside_what_is_uploaded_costs_nothing(device, monkeyp
         x.write(np.full(4, value, np.float32))
         heap.recorder.execute()
         assert y.read((4,))[0] == 2 * value
+
+
+@pytest.fixture
+def copied(monkeypatch):
+    """The sizes of all copies."""
+    sizes, right = [], Submission._copy
+    monkeypatch.setattr(Submission, "_copy", lambda submission, operation, buffer, size: sizes.append(size) or right(
+        submission, operation, buffer, size))
+    return sizes
+
+
+def test_calls_copy_the_bytes_of_their_tensors(device, copied, monkeypatch):
+    """To the byte, each way, though calls of other sizes share the buffers."""
+    monkeypatch.setattr(device.gpu, "host_memory", False)
+    w, r, x = np.ones((1, 60, 7), np.float32), np.ones((1, 60, 20), np.float32), np.ones((1100, 3, 7), np.float32)
+    y, y_h = vkdml.gru(x, w, r, device=device)
+    assert sorted(copied) == sorted(array.nbytes for array in (w, r, x, y, y_h))
+    small, _ = vkdml.gru(x[:2], w, r, device=device)
+    assert np.array_equal(small, y[:2])
+    assert np.array_equal(vkdml.gru(x, w, r, device=device)[0], y)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_small_inputs_are_not_copied(device, copied, monkeypatch, fails):
+    """They are in device memory that the host writes, if there is room. Sequence lengths are copied, as the host reads them
+    to check them.
+    """
+    w, r, h = np.full((1, 60, 7), 0.1, np.float32), np.full((1, 60, 20), 0.1, np.float32), np.ones((1, 3, 20), np.float32)
+    lengths, inputs = np.array([11, 5, 2], np.int32), [np.full((11, 3, 7), value, np.float32) for value in (1, 2, 1)]
+    expected = [vkdml.gru(x, w, r, initial_h=h, sequence_lens=lengths, device=device) for x in inputs]
+    make = device.gpu.make_tensor
+
+    def failing(size, has_copy, is_direct=False):
+        if is_direct:
+            raise vkdml.OutOfMemoryError("made up")
+        return make(size, has_copy)
+
+    monkeypatch.setattr(device.gpu, "host_memory", False)
+    device.gpu.store.clear()
+    if fails:
+        monkeypatch.setattr(device.gpu, "make_tensor", failing)
+    copied.clear()  # a discrete GPU has copied before
+    layer = vkdml.GRU(w, r, device=device)
+    for x, outputs in zip(inputs, expected):
+        for array, right in zip(layer(x, initial_h=h, sequence_lens=lengths), outputs):
+            np.testing.assert_array_equal(array, right)
+    small = [x, h] if fails else []
+    assert sorted(copied) == sorted(array.nbytes for array in (w, r, lengths, *expected[0], *small))

@@ -52,6 +52,13 @@ def test_each_function_may_fail(tries):
     check(tries, "activation", last.values())
 
 
+def test_a_submission_keeps_its_fence(tries):
+    """When it runs again, its fence is reset."""
+    counts = tries.ask("counts", "activation")
+    assert counts["vkResetFences"] > 0
+    assert counts["vkCreateFence"] + counts["vkResetFences"] == counts["vkQueueSubmit"]
+
+
 @pytest.mark.family("faces", first=1)
 @pytest.mark.parametrize("face", ["pydirectml", "dxdispatch", "torch"])
 def test_faces_tell_failures(tries, face):

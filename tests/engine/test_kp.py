@@ -125,6 +125,19 @@ def test_barrier_on_a_staging_buffer_that_is_not_there(manager):
         manager.sequence().record(barrier)
 
 
+def test_copies_of_the_first_bytes(manager):
+    tensor = manager.tensor_t(words(1, 2, 3, 4))
+    manager.sequence().record(kp.OpTensorSyncDevice([tensor])).eval()
+    tensor.data()[:] = 5, 6, 7, 8
+    manager.sequence().record(kp.OpTensorSyncDevice([tensor], 8)).eval()
+    tensor.data()[:] = 0
+    manager.sequence().record(kp.OpTensorSyncLocal([tensor], 12)).eval()
+    assert tensor.data().tolist() == [5, 6, 3, 0]
+    for operation in (kp.OpTensorSyncDevice, kp.OpTensorSyncLocal):
+        with pytest.raises(RuntimeError, match="a size beyond a tensor"):
+            operation([tensor], 17)
+
+
 def test_algorithm_from_other_tensors_and_workgroups(manager, add):
     a, b, c, d = (manager.tensor_t(words(*range(value, value + 8))) for value in (0, 100, 200, 300))
     algorithm = manager.algorithm([a, b], add, [8, 1, 1], words(), words(1))
@@ -250,6 +263,14 @@ def test_tensors_say_which_memory_they_got(manager, device):
     wanted = kp.Manager(device.info.index, host_memory_type=device.info.host_memory_type)
     assert [wanted.tensor_t(words(0), kind).memory_types()[-1] for kind in kinds[:2]] == [device.info.host_memory_type] * 2
     assert kp.Manager(device.info.index, host_memory_type=31).tensor_t(words(0), kp.TensorTypes.host).memory_types() == types[0]
+
+
+def test_a_tensor_prefers_a_memory_type(device):
+    """Before the manager's own."""
+    manager = kp.Manager(device.info.index, host_memory_type=31)
+    direct, host = device.info.direct_memory_type, kp.TensorTypes.host
+    types = [manager.tensor_t(words(0), host, wanted).memory_types() for wanted in (direct, 31)]
+    assert types == [[direct], manager.tensor_t(words(0), host).memory_types()]
 
 
 def test_pipelines_go_from_one_manager_to_the_next(manager, add, device):

@@ -370,4 +370,4 @@ def test_no_buffer_is_rounded_up_beyond_what_the_driver_allocates(device, monkey
     desc = vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC(tensor(12_500), tensor(12_500))
     node = Node(device.create_operator(desc).problem, {"InputTensor": "x", "OutputTensor": "y"})
     execution = Execution(device.gpu, device.share, [node], ["y"])
-    assert set(execution._placed().tensors.values()) == {Place(size, True, number) for number in (1, 2)}
+    assert set(execution._placed().tensors.values()) == {Place(size, True, 1, True), Place(size, True, 2)}

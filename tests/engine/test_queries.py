@@ -125,6 +125,11 @@ def test_the_memory_that_the_host_sees(driver, is_unified, types, taken):
     assert queries._host_memory_type(is_unified, types) == taken
 
 
+@pytest.mark.parametrize(("types", "taken"), [([0xf], 0), ([0x1, 0xc7, 0x6, 0x7, 0xe], 3), ([0x1, 0x6, 0xe], -1), ([0x1, 0x3], -1)])
+def test_the_device_memory_that_the_host_sees(types, taken):
+    assert queries._direct_memory_type(types) == taken
+
+
 @pytest.mark.parametrize(("types", "taken"), [([0xf], 0), ([0x6, 0x1, 0x7], 1), ([0x6], -1)])
 def test_the_memory_that_the_host_does_not_see(types, taken):
     assert queries.device_memory_type(types) == taken

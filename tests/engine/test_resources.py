@@ -7,39 +7,10 @@ import numpy as np
 import pytest
 
 import vkdml as v
-from tests.engine.ready import recorded, table_of
-from vkdml.operators import cells, reference
+from tests.engine.ready import SIZES, Bound, recorded, table_of
+from vkdml.operators import reference
 from vkdml.operators.problem import from_desc
-from vkdml_lab.suite.support import Case, check, gru_desc, make_desc, owned, random_arrays, read_output, tensor
-
-SIZES = (5, 3, 6, 9)  # those of tests/engine/conftest.py, so that pipelines are compiled once
-
-
-class Bound:
-    """A GRU with a table, and its initializer with one. No resource is bound."""
-
-    def __init__(self, device, seed=0, is_owned=False, sizes=SIZES):
-        desc = make_desc(cells.GRU, *sizes)
-        self.case = Case(owned(desc) if is_owned else desc, None, random_arrays(desc, np.random.default_rng(seed)))
-        self.compiled = device.compile_operator(device.create_operator(self.case.desc))
-        self.problem = self.compiled.problem
-        self.outputs = {field: device.create_buffer(self.problem.tensor(field).size_in_bytes) for field in self.compiled.output_fields}
-        self.table = device.create_binding_table(self.compiled)
-        self.table.bind_inputs(self.inputs(device, is_initializing=False))
-        self.table.bind_outputs(list(self.outputs.values()))
-        self.initializer = device.create_operator_initializer([self.compiled])
-        self.initializing = device.create_binding_table(self.initializer)
-        self.initializing.bind_inputs([v.DML_BUFFER_ARRAY_BINDING(Bindings=self.inputs(device, is_initializing=True))])
-
-    def inputs(self, device, is_initializing):
-        return [device.upload(self.case.arrays[field]) if (field in self.problem.initialized) == is_initializing else None
-                for field in self.compiled.input_fields]
-
-    def make_resource(self, device):
-        return device.create_buffer(self.compiled.get_binding_properties().PersistentResourceSize)
-
-    def check(self):
-        check(self.case, {field: read_output(self.compiled, field, buffer) for field, buffer in self.outputs.items()})
+from vkdml_lab.suite.support import Case, check, gru_desc, random_arrays, tensor
 
 
 def writing(device, buffer):
@@ -143,7 +114,7 @@ def test_what_is_known_of_a_resource_lives_as_long_as_it(device, initialized):
     """All that was bound and recorded is gone, and the same part of the buffer is bound again."""
     initialized.initializing.reset(initialized.initializer)
     initialized.table.bind_persistent_resource(None)
-    with pytest.raises(v.InvalidArgumentError, match="an operator that is not initialized"):
+    with pytest.raises(v.InvalidArgumentError, match="not initialized; expected its initializer recorded first, with the persistent"):
         recorded(device, initialized.table)
     initialized.table.bind_persistent_resource(v.DML_BUFFER_BINDING(initialized.resource))
     for _ in range(2):

@@ -1,10 +1,16 @@
 """What is measured is right: libraries on every kind of case."""
 
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
 import pytest
 
 from lab.tests.bench.support import KINDS
 from vkdml_lab.bench import measure
 from vkdml_lab.bench.runner import most_alike
+from vkdml_lab.faults import layer
 from vkdml_lab.processes import UnavailableError
 
 
@@ -26,6 +32,42 @@ def test_weights_of_torch(case):
     assert list(library.prepare(case)) == ["host"]
     for runner in library.ways(case).values():
         assert_right(case, runner)
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("case", [replace(case, batch=1) for case in KINDS[:3] + KINDS[4:5]], ids=lambda case: case.name)
+def test_ncnn_computes_one_row(case):
+    ncnn_vulkan = pytest.importorskip("vkdml_lab.bench.adapters.ncnn_vulkan", exc_type=ModuleNotFoundError)
+    for runner in ncnn_vulkan.Library("").prepare(case).values():
+        assert_right(case, runner)
+
+
+@pytest.mark.device
+def test_ncnn_says_how_many_dispatches_it_makes(monkeypatch):
+    ncnn_vulkan = pytest.importorskip("vkdml_lab.bench.adapters.ncnn_vulkan", exc_type=ModuleNotFoundError)
+    assert set(ncnn_vulkan.counted("")) == {"GRU", "LSTM", "RNN"}
+    for count, device in ((4, ncnn_vulkan.devices()[0]), (0, "CPU")):
+        monkeypatch.setattr(ncnn_vulkan, "counted", lambda _, count=count: {"GRU": count, "LSTM": 0})
+        assert ncnn_vulkan.Library("").description["device"] == f"{device}; Vulkan dispatches in 4 steps: GRU {count}, LSTM 0"
+
+
+DISPATCHING = {
+    "vkdml": "layer = vkdml.RNN(np.ones((1, 2, 2), 'f'), np.ones((1, 2, 2), 'f'))\nlayer(np.ones((3, 1, 2), 'f'))",
+    "ncnn": """from vkdml_lab.bench.adapters.ncnn_vulkan import net_of, run
+net = net_of("7767517\\n2 2\\nInput X 0 1 X\\nInnerProduct layer 1 1 X Y 0=2 1=0 2=8\\n", [np.ones(8, 'f')])
+run(net, {"X": np.ones(4, 'f')}, ("Y",))"""}
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("library", DISPATCHING)
+def test_dispatches_are_counted(library, tmp_path):
+    """Also those of a layer of ncnn that does run on Vulkan."""
+    pytest.importorskip(library)
+    program = (f"import numpy as np, pathlib, vkdml\nfrom vkdml_lab.faults.layer import Layer\nof = Layer(pathlib.Path({str(tmp_path)!r}))\n"
+               f"before = of.dispatches\n{DISPATCHING[library]}\nprint(before, of.dispatches)")
+    done = subprocess.run([sys.executable, "-c", program], env={**os.environ, **layer.build(tmp_path)}, text=True, capture_output=True)
+    before, after = map(int, done.stdout.split()[-2:])
+    assert before == 0 < after, done.stderr
 
 
 def test_a_gpu_that_a_library_does_not_see(monkeypatch):

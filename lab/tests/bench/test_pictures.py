@@ -54,3 +54,4 @@ def test_they_are_called_so_in_the_pictures(report, tmp_path, monkeypatch):
     for picture in ("throughput", "growth-T"):
         assert {OURS, "vkdml, Some", "iree"} <= labels[picture]
         assert "vkdml-other1" not in labels[picture]
+    assert "webgpu, Some" in labels["throughput"]  # it ran where the vkdml ran that it is compared with

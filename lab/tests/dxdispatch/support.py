@@ -69,5 +69,3 @@ FUSED = (*DESC, "ActivationDescs", 0)
 BINDINGS = ("commands", 0, "bindings")
 
 VALUES = ("resources", "input", "initialValues")
-
-FLOAT32_INPUT = {"DataType": "FLOAT32", "Sizes": [1, 1, 8, 4]}

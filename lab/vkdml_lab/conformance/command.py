@@ -22,17 +22,17 @@ from vkdml_lab.conformance.suite import Chosen, Run
 
 
 def add(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--output", type=Path, default=Path("conformance-report"), help="a folder (conformance-report)")
+    command.add_argument("--output", type=Path, default=Path("conformance-report"), help="the report (conformance-report)")
     command.add_argument("--device", nargs="+", help=f"test only these: {DEVICE} each")
-    command.add_argument("--only", nargs="+", metavar="NAME", default=[], help="only tests with one of these in their names")
+    command.add_argument("--only", nargs="+", metavar="NAME", default=[], help="tests with one of these in their names")
     amount = command.add_mutually_exclusive_group()
-    amount.add_argument("--quick", action="store_true", help="as many tests as a minute has room for, of each kind some")
-    amount.add_argument("--long", action="store_true", help="10,000 random problems and 2,000 random nodes, not 450 and 120")
+    amount.add_argument("--quick", action="store_true", help="run as many tests as fit in a minute, some of each kind")
+    amount.add_argument("--long", action="store_true", help="run 10,000 random problems and 2,000 nodes, not 450 and 120")
     command.add_argument("--target", metavar="LIBRARY[:DEVICE]", help="test another library: onnxruntime:cpu, torch:cpu, "
                          "openvino:CPU, iree:vulkan, python:module.function and others (docs/correctness.md)")
     command.add_argument("--export", type=Path, metavar="FOLDER", help="write the cases of --target as files instead")
-    command.add_argument("--seed", type=whole_seed, default=0, help="other random problems (0)")
-    command.add_argument("--resume", action="store_true", help="go on where the last run with these options was interrupted")
+    command.add_argument("--seed", type=whole_seed, default=0, help="seed of the random problems (0)")
+    command.add_argument("--resume", action="store_true", help="continue the last run with these options")
     command.add_argument("--json", action="store_true", help="print the report as JSON")
 
 

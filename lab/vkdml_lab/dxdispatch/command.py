@@ -20,7 +20,7 @@ def add(command: argparse.ArgumentParser) -> None:
     command.add_argument("-i", "--iterations", type=count, default=1, metavar="N", help="runs of each dispatch (1)")
     command.add_argument("--max-bytes", type=count, default=dxdispatch.MAX_BYTES, metavar="N",
                          help=f"how large all resources and tensors may be together ({dxdispatch.MAX_BYTES})")
-    command.add_argument("--allow-outside", action="store_true", help="the model may name files outside of its folder")
+    command.add_argument("--allow-outside", action="store_true", help="let the model name files outside of its folder")
     add_common(command)
 
 

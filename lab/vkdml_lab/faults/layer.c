@@ -2,7 +2,7 @@
 
    faults_arm says which call of which function fails, counted from then on, and with what. A call that fails does not reach the
    driver. A device that reported VK_ERROR_DEVICE_LOST stays lost: its submissions and waits fail from then on; other devices work.
-   Functions that return nothing cannot fail, and are passed on. */
+   Functions that return nothing cannot fail, and are passed on. Dispatches are counted. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,6 +44,8 @@
     F(vkEndCommandBuffer, (VkCommandBuffer on), (on)) \
     F(vkQueueSubmit, (VkQueue on, uint32_t count, const VkSubmitInfo *submits, VkFence fence), (on, count, submits, fence)) \
     F(vkQueueWaitIdle, (VkQueue on), (on)) \
+    F(vkGetFenceStatus, (VkDevice on, VkFence fence), (on, fence)) \
+    F(vkResetFences, (VkDevice on, uint32_t count, const VkFence *fences), (on, count, fences)) \
     F(vkWaitForFences, (VkDevice on, uint32_t count, const VkFence *fences, VkBool32 all, uint64_t timeout), \
       (on, count, fences, all, timeout))
 
@@ -60,14 +62,15 @@ struct instance {
 };
 struct device {
     void *key; VkDevice handle; bool lost;
-    PFN_vkGetDeviceProcAddr get; PFN_vkDestroyDevice destroy; PFN_vkDeviceWaitIdle wait_idle; OF_DEVICES(NEXT)
+    PFN_vkGetDeviceProcAddr get; PFN_vkDestroyDevice destroy; PFN_vkDeviceWaitIdle wait_idle; PFN_vkCmdDispatch dispatch;
+    OF_DEVICES(NEXT)
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct instance instances[MOST];
 static struct device devices[MOST];
 static struct { int function; unsigned call; VkResult result; bool repeats; unsigned fired; } armed = { .function = -1 };
-static unsigned counts[FUNCTIONS];
+static unsigned counts[FUNCTIONS], dispatches;
 
 #define FIND(table, wanted) \
     void *key = (wanted); \
@@ -95,9 +98,13 @@ EXPORT unsigned faults_fired(void) { return armed.fired; }
 EXPORT const char *faults_name(unsigned function) { return function < FUNCTIONS ? names[function] : NULL; }
 EXPORT unsigned faults_count(unsigned function) { return counts[function]; }
 
+/* How many dispatches were recorded, by any device. */
+EXPORT unsigned faults_dispatches(void) { return dispatches; }
+
 /* Whether this call fails, and with what. */
 static bool fails(int function, struct device *device, VkResult *result) {
-    bool waits = function == ID_vkQueueSubmit || function == ID_vkQueueWaitIdle || function == ID_vkWaitForFences;
+    bool waits = function == ID_vkQueueSubmit || function == ID_vkQueueWaitIdle || function == ID_vkGetFenceStatus ||
+                 function == ID_vkWaitForFences;
     bool is_due, is_lost;
     pthread_mutex_lock(&mutex);
     unsigned call = ++counts[function];
@@ -177,6 +184,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL may_fail_vkCreateDevice(
         device->handle = *made, device->lost = false, device->get = get;
         device->destroy = (PFN_vkDestroyDevice)get(*made, "vkDestroyDevice");
         device->wait_idle = (PFN_vkDeviceWaitIdle)get(*made, "vkDeviceWaitIdle");
+        device->dispatch = (PFN_vkCmdDispatch)get(*made, "vkCmdDispatch");
 #define LOAD(name, ...) device->name = (PFN_##name)get(*made, #name);
         OF_DEVICES(LOAD)
 #undef LOAD
@@ -193,12 +201,18 @@ static VKAPI_ATTR void VKAPI_CALL passed_vkDestroyDevice(VkDevice on, const VkAl
     destroy(on, allocator);
 }
 
+static VKAPI_ATTR void VKAPI_CALL counted_vkCmdDispatch(VkCommandBuffer on, uint32_t x, uint32_t y, uint32_t z) {
+    __atomic_fetch_add(&dispatches, 1, __ATOMIC_RELAXED);
+    device_of(on)->dispatch(on, x, y, z);
+}
+
 #define OURS(name, function) if (!strcmp(wanted, #name)) return (PFN_vkVoidFunction)function;
 #define MAY_FAIL(name, ...) OURS(name, may_fail_##name)
 
 static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_of_device(VkDevice on, const char *wanted) {
     OURS(vkGetDeviceProcAddr, get_of_device)
     OURS(vkDestroyDevice, passed_vkDestroyDevice)
+    OURS(vkCmdDispatch, counted_vkCmdDispatch)
     OF_DEVICES(MAY_FAIL)
     return device_of(on)->get(on, wanted);
 }
@@ -210,6 +224,7 @@ static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_of_instance(VkInstance on, c
     OURS(vkCreateDevice, may_fail_vkCreateDevice)
     OURS(vkGetDeviceProcAddr, get_of_device)
     OURS(vkDestroyDevice, passed_vkDestroyDevice)
+    OURS(vkCmdDispatch, counted_vkCmdDispatch)
     OF_INSTANCES(MAY_FAIL)
     OF_DEVICES(MAY_FAIL)
     return on ? instance_of(on)->get(on, wanted) : NULL;

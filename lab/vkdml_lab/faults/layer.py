@@ -53,6 +53,11 @@ class Layer:
         """How many calls have failed."""
         return int(self._library.faults_fired())
 
+    @property
+    def dispatches(self) -> int:
+        """How many dispatches were recorded since the process began."""
+        return int(self._library.faults_dispatches())
+
     def counts(self) -> dict[str, int]:
         """How often each function was called."""
         counts: dict[str, int] = {}

@@ -31,6 +31,8 @@ class Tries:
         counts: Mapping[str, int] = self.ask("counts", scenario)
         faults = []
         for function, count in counts.items():
+            if function == "vkGetFenceStatus":  # polled, so the number of calls varies
+                count = min(count, 1)
             results = _COMMON + _RESULTS.get(function, ())
             faults += [[Fault(function, call, result) for result in results] for call in range(1, count + 1)]
         waits = counts["vkWaitForFences"]

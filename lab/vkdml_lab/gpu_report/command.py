@@ -11,11 +11,11 @@ from vkdml.laboratory import DEVICE
 
 
 def add(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--output", type=Path, default=Path("gpu-report"), help="a folder (gpu-report)")
+    command.add_argument("--output", type=Path, default=Path("gpu-report"), help="folder for the report (gpu-report)")
     command.add_argument("--device", help=f"{DEVICE} (VKDML_DEVICE, or else the first GPU)")
     command.add_argument("--minutes", type=_minutes, default=30,
-                         help="how long it may take, what matters most first (30); a second call goes on")
-    command.add_argument("--quick", action="store_true", help="a little of each part, to see that it works")
+                         help="minutes to run, most important parts first (30); a second call continues")
+    command.add_argument("--quick", action="store_true", help="run a little of each part, as a check")
 
 
 def run(chosen: argparse.Namespace) -> int:

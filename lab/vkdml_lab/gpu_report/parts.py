@@ -10,14 +10,15 @@ _MINUTES = 60
 @dataclass(frozen=True)
 class Part:
     """A part. name: that of its module and of its folder. silence: seconds without the start or end of a step after which it
-    hangs. has_layers: Vulkan layers of this machine may be loaded; a validation layer takes time. room: the package of its
-    module.
+    hangs. has_layers: Vulkan layers of this machine may be loaded; a validation layer takes time. is_timed: the GPU is warmed
+    up before it. room: the package of its module.
     """
 
     name: str
     title: str
     silence: float = 5 * _MINUTES
     has_layers: bool = False
+    is_timed: bool = False
     room: str = "vkdml_lab.gpu_report"
 
     @property
@@ -36,10 +37,10 @@ class Turn:
 
 DEVICES = Part("devices", "Devices")
 CONFORMANCE = Part("conformance", "Conformance", 30 * _MINUTES)
-SCHEDULES = Part("schedules", "Schedules, bit for bit and beside the model")
-PEERS = Part("peers", "Beside other libraries", 10 * _MINUTES)
-CEILINGS = Part("ceilings", "Ceilings")
-CANDIDATES = Part("candidates", "The tuner's choices", 10 * _MINUTES)
+SCHEDULES = Part("schedules", "Schedules, bit for bit and beside the model", is_timed=True)
+PEERS = Part("peers", "Beside other libraries", 10 * _MINUTES, is_timed=True)
+CEILINGS = Part("ceilings", "Ceilings", is_timed=True)
+CANDIDATES = Part("candidates", "The tuner's choices", 10 * _MINUTES, is_timed=True)
 VALIDATION = Part("validation", "Validation", 60 * _MINUTES, has_layers=True)
 PARTS = [DEVICES, CONFORMANCE, SCHEDULES, PEERS, CEILINGS, CANDIDATES, VALIDATION]
 

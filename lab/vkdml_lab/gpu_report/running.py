@@ -91,7 +91,7 @@ def run_turn(turn: Turn, folder: Path, info: DeviceInfo, quick: bool, until: flo
     (own / LOG).touch()
     (own / STOPPED).unlink(missing_ok=True)
     command = [sys.executable, "-m", "vkdml_lab.gpu_report.worker", turn.part.module, str(own), str(until),
-               *["--quick"] * quick, *["--first"] * turn.first]
+               *["--quick"] * quick, *["--first"] * turn.first, *["--warm"] * turn.part.is_timed]
     device = {"VKDML_DEVICE": str(info.index)}
     variables = {**os.environ, **device} if turn.part.has_layers else without_layers(device)
     with closing(tqdm(desc=turn.part.name, unit="step", disable=None, leave=False)) as bar:

@@ -1,7 +1,7 @@
 """A part of the report, in steps: what each finds is kept at once, none is begun that has no room, and none is done twice.
 
 A part is a module with `steps(job)`, `summary(rows)` and NOTES. Its folder has results.jsonl, a row for each result, and
-steps.jsonl: when a step begins, when it ends, how long it took.
+steps.jsonl: when a step begins, when it ends, how long it took; and clocks.jsonl, the GPUs' clocks before and after its steps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from vkdml_lab.processes import UnavailableError
 from vkdml_lab.reports import append, document, parsed, table, write
 
-RESULTS, LOG, STOPPED = "results.jsonl", "steps.jsonl", "stopped.json"
+RESULTS, LOG, STOPPED, CLOCKS = "results.jsonl", "steps.jsonl", "stopped.json", "clocks.jsonl"
 OURS = {"tests", "tools", "vkdml", "vkdml_lab"}
 
 Row = dict[str, Any]
@@ -144,10 +144,12 @@ def is_missing(error: Exception) -> bool:
 
 
 def write_tables(module: ModuleType, folder: Path) -> None:
-    """Write a part's tables into its folder, one for each value of the rows' `table`."""
+    """Write a part's tables into its folder, one for each value of the rows' `table`, and one of the GPUs' clocks if known."""
     name = folder.name
     found: dict[str, list[Row]] = {}
     for row in lines(folder / RESULTS):
         found.setdefault(row.pop("table", "Results"), []).append({key: value for key, value in row.items() if key != "part"})
+    clocks = lines(folder / CLOCKS)
+    found |= {"Clocks": clocks} if any(len(row) > 1 for row in clocks) else {}
     sections = [f"## {heading}\n\n{table(rows)}" for heading, rows in found.items()]
     write(folder, {f"{name}.md": document(f"# {name.capitalize()}", module.NOTES, *sections)})

@@ -6,7 +6,7 @@ import argparse
 import importlib
 from pathlib import Path
 
-from vkdml_lab.gpu_report import steps
+from vkdml_lab.gpu_report import clocks, steps
 from vkdml_lab.reports import write
 
 
@@ -17,6 +17,7 @@ def main() -> None:
     parser.add_argument("until", type=float)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--first", action="store_true")
+    parser.add_argument("--warm", action="store_true")
     given = parser.parse_args()
     try:
         module = importlib.import_module(given.part)
@@ -25,7 +26,8 @@ def main() -> None:
             raise
         write(given.folder, {steps.STOPPED: {"not checked": str(error)}})
         return
-    steps.run(module, steps.Job(given.folder, given.quick, given.until, given.first))
+    with clocks.recorded(given.folder, given.warm):
+        steps.run(module, steps.Job(given.folder, given.quick, given.until, given.first))
 
 
 if __name__ == "__main__":

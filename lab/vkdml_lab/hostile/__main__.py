@@ -54,9 +54,9 @@ class Ran:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m vkdml_lab.hostile", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=60, help="how long (60)")
-    parser.add_argument("--seed", type=int, help="of the first task (the time of day)")
-    parser.add_argument("--output", type=Path, default=Path("hostile-report"), help="a folder (hostile-report)")
+    parser.add_argument("--minutes", type=float, default=60, help="minutes to run (60)")
+    parser.add_argument("--seed", type=int, help="seed of the first task (the time of day)")
+    parser.add_argument("--output", type=Path, default=Path("hostile-report"), help="folder for the report (hostile-report)")
     parser.add_argument("--only", nargs=2, metavar=("MODE", "SEED"), help="run one task and print what it says")
     given = parser.parse_args(arguments)
     ran = Ran()

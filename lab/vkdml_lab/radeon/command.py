@@ -19,8 +19,8 @@ from vkdml_lab.radeon.server import Listener, Server
 def add(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     parser.add_argument("--gpu", choices=("rx7900xtx", "rx6900xt"), default="rx7900xtx", help="which GPU (rx7900xtx)")
-    parser.add_argument("--drivers", type=Path, default=FETCHED, help="the folder that gpu/fetch made")
-    parser.add_argument("argv", nargs=argparse.REMAINDER, metavar="COMMAND", help="such as python script.py, or pytest tests")
+    parser.add_argument("--drivers", type=Path, default=FETCHED, help="folder that gpu/fetch made")
+    parser.add_argument("argv", nargs=argparse.REMAINDER, metavar="COMMAND", help="command to run, such as python script.py")
 
 
 def run(arguments: argparse.Namespace) -> int:

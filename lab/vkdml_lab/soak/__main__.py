@@ -34,9 +34,9 @@ SILENCE = 300.0  # seconds that a round may take
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m vkdml_lab.soak", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=60, help="how long (60)")
-    parser.add_argument("--output", type=Path, default=ROOT / "soak-report", help="a folder (soak-report)")
-    parser.add_argument("--seed", type=int, help="of the operators and calls (the time of day)")
+    parser.add_argument("--minutes", type=float, default=60, help="minutes to run (60)")
+    parser.add_argument("--output", type=Path, default=ROOT / "soak-report", help="folder for the report (soak-report)")
+    parser.add_argument("--seed", type=int, help="seed of the operators and calls (the time of day)")
     given = parser.parse_args(arguments)
     seed = int(time.time()) % 1_000_000 if given.seed is None else given.seed
     folder = given.output.resolve()

@@ -81,7 +81,7 @@ class Dump:
 
         before("dispatch", self._dispatch)
         before("barrier", lambda submission, buffers: self._add(submission, {"barrier": buffers}))
-        before("upload", lambda submission, buffer: self._add(submission, {"upload": buffer}))
+        before("upload", lambda submission, buffer, size: self._add(submission, {"upload": buffer}))
         before("run", self._run)
 
     def _add(self, submission: Submission, operation: dict[str, Any]) -> None:
@@ -114,7 +114,7 @@ class Dump:
                              "masks": _BARRIER})
         for buffer, about in self._buffers.items():
             now = buffer._mapped.tobytes() if buffer.has_copy else b""
-            is_sent = buffer.gpu.host_memory or buffer in self._sent
+            is_sent = not buffer._has_other_memory or buffer in self._sent
             if now and (buffer not in self._written or (is_sent and self._written[buffer] != now)):
                 self._written[buffer] = now
                 file = f"buffers/{about['number']}-{about['name']}-{len(self._content['submissions'])}.bin"
@@ -131,7 +131,7 @@ class Dump:
     def _after(self) -> None:
         """Where the host's memory is the device's, what dispatches wrote is nothing that the host wrote."""
         if not self._is_done:
-            self._written |= {buffer: buffer._mapped.tobytes() for buffer in self._written if buffer.gpu.host_memory}
+            self._written |= {buffer: buffer._mapped.tobytes() for buffer in self._written if not buffer._has_other_memory}
 
     def _name(self, buffer: Buffer, name: str) -> None:
         if buffer not in self._buffers:

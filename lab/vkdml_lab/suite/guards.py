@@ -45,7 +45,7 @@ def guarded() -> Iterator[Guards]:
         yield guards
         return
 
-    def make_larger(self: Buffer, gpu: Gpu, size_in_bytes: int, has_copy: bool = True) -> None:
+    def make_larger(self: Buffer, gpu: Gpu, size_in_bytes: int, has_copy: bool = True, is_direct: bool = False) -> None:
         make(self, gpu, size_in_bytes + _guard_bytes(size_in_bytes))
         poison = POISON - 0x10001 * (len(guards.buffers) % _KINDS_OF_POISON)
         words = np.full(self.size_in_bytes // 4, poison, np.uint32)

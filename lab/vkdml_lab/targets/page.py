@@ -28,20 +28,21 @@ PAGE = ROOT / "docs" / "who-is-right.md"
 CHECKED = Path(__file__).with_name("checked.json")
 SECONDS = ("onnxruntime:cpu", "torch:cpu", "onnx")  # asked for the smallest cases of the others
 TITLE = "# Who is right?"
-INTRODUCTION = """What `vkdml conformance --target` found in libraries with recurrent layers ([how it
-asks](correctness.md#other-libraries)): the same random problems, features, sizes and special values for each, judged by a
-float64 reference of ONNX's equations. *Refused* and *unsupported* are no mistakes: a library need not have everything. Findings
-are of the versions named; each was compared by hand with the operator's text, and its smallest case with a second library. What
-was not confirmed so is *open*: candidates that were dropped, and what there was no time to look into. Fewer nodes than all are
-a sample by the seed. `python -m vkdml_lab.targets.page` writes this page of the reports of the commands that it names."""
+INTRODUCTION = """Results of `vkdml conformance --target` for libraries with recurrent layers ([how it
+works](correctness.md#other-libraries)). Each library gets the same random problems, features, sizes and special
+values; a float64 reference of ONNX's equations judges them. *Refused* and *unsupported* are no mistakes.
+Findings are of the named versions; we compared each by hand with the operator's text, and its smallest case
+with a second library. *Open* cases were not confirmed this way, or not examined. If a row has fewer nodes than
+all, they are a random sample. `python -m vkdml_lab.targets.page` writes this page from the reports of the
+commands that it names."""
 OURS = """What vkdml does not do: float64 has [limits](kernels/float64.md), 16-bit types are computed in float32, a tensor is
 below 4 GiB or the device's limit, and there is no training ([more](../README.md#what-is-supported-and-what-is-not))."""
 UNCONFIRMED = "not confirmed by a second library, or not by hand"
 OPEN = "open"  # of a mistake that belongs to no finding that stands
 COMMON = "All programs below begin with this, which needs onnx and no vkdml:"
 BEGIN = "Programs of this library go on with:"
-FEATURES = """By feature: nodes that were right / that a finding explains / that are open / that the library refused or
-has no way to say. A node counts for each feature that it has."""
+FEATURES = """By feature: nodes that were right / explained by a finding / open / refused or unsupported. A node counts for
+each of its features."""
 KINDS = ((RIGHT,), FINDINGS, (OPEN,), (REFUSED, UNSUPPORTED))
 
 

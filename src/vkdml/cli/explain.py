@@ -40,8 +40,8 @@ def add(command: argparse.ArgumentParser) -> None:
     command.add_argument("-T", type=count, metavar="N", help="time steps of a model's operators (the model's own, or 1)")
     command.add_argument("-B", type=count, metavar="N", help="batch rows of a model's operators (the model's own, or 1)")
     add_inputs(command, "run a model once on these, for the sizes that its operators get")
-    command.add_argument("--type", choices=_TYPES, help="of an operator's tensors (float32)")
-    command.add_argument("--measure", action="store_true", help="run each operator by itself, and say how long it takes")
+    command.add_argument("--type", choices=_TYPES, help="element type of the operator's tensors (float32)")
+    command.add_argument("--measure", action="store_true", help="also run each operator alone, and print its time")
     add_common(command)
     command.set_defaults(refuse=command.error)
 

@@ -39,10 +39,10 @@ def add(command: argparse.ArgumentParser) -> None:
     add_inputs(command, "what to run it on")
     command.add_argument("--output-dir", type=Path, metavar="DIR",
                          help="a folder for the outputs, each as NAME.npy, .npz for a sequence of tensors, .json for maps")
-    command.add_argument("-i", "--iterations", type=count, metavar="N", help="runs after the first one, to be timed")
-    command.add_argument("--warmup", type=count_from_0, metavar="N", help="runs before these (1)")
+    command.add_argument("-i", "--iterations", type=count, metavar="N", help="timed runs after the first one")
+    command.add_argument("--warmup", type=count_from_0, metavar="N", help="untimed runs before these (1)")
     command.add_argument("--compare", choices=["onnxruntime"],
-                         help="run it in onnxruntime alone too, and fail if results differ; its times beside ours")
+                         help="also run the model in onnxruntime alone, and fail if results differ; prints both times")
     add_common(command)
     command.set_defaults(refuse=command.error)
 

@@ -18,12 +18,13 @@ _NONE: frozenset[Any] = frozenset()
 
 
 class _Operation(NamedTuple):
-    """A dispatch or a copy. copies: the buffer of an upload or a readback."""
+    """A dispatch or a copy. copies: the buffer of an upload or a readback. size: of the bytes that it copies; None: all."""
 
     record: Callable[[Submission], None]
     reads: frozenset[Buffer] = _NONE
     writes: frozenset[Bound] = _NONE
     copies: Buffer | None = None
+    size: int | None = None
     starts_submission: bool = False
 
 
@@ -104,8 +105,9 @@ class Commands:
             if not (self._merges and copied and not copied._is_exposed):
                 yield from step.writes
 
-    def upload(self, buffer: Buffer) -> None:
-        if not self.gpu.host_memory:
+    def upload(self, buffer: Buffer, size: int | None = None) -> None:
+        """Record a copy to the device. size: bytes from the start of the buffer; None: all."""
+        if buffer._has_other_memory:
             if self._merges:
                 computed = [part for step in self._dispatches for part in step.writes if part.buffer is buffer]
                 if computed:
@@ -114,11 +116,14 @@ class Commands:
                 else:
                     self.before_execute(buffer._merge)
                 self._stamped.append(buffer)
-            self._add(_Operation(lambda submission: submission.upload(buffer), writes=frozenset([buffer]), copies=buffer))
+            self._add(_Operation(lambda submission: submission.upload(buffer, size), writes=frozenset([buffer]), copies=buffer,
+                                 size=size))
 
-    def readback(self, buffer: Buffer) -> None:
-        if not self.gpu.host_memory:
-            self._add(_Operation(lambda submission: submission.readback(buffer), reads=frozenset([buffer]), copies=buffer))
+    def readback(self, buffer: Buffer, size: int | None = None) -> None:
+        """Record a copy to the host. size: as for `upload`."""
+        if buffer._has_other_memory:
+            self._add(_Operation(lambda submission: submission.readback(buffer, size), reads=frozenset([buffer]), copies=buffer,
+                                 size=size))
 
     def dispatch(self, kernel: Kernel, push: Mapping[str, int], starts_submission: bool = False) -> None:
         """Record a dispatch. push: its push constants, by their names in the shader. starts_submission: begin a new one."""
@@ -264,6 +269,7 @@ class _Builder:
         self._submission: Submission | None = None
         self._written: set[Buffer] = set()  # buffers that operations or uploads wrote since the last barrier
         self._copied: set[Buffer] = set()   # buffers uploaded or read back
+        self._copies: list[tuple[Buffer, int | None]] = []
         self._read: set[Buffer] = set()     # buffers that dispatches read
         self._uploaded: set[Buffer] = set()
         self._seen: set[Bound] = set()      # parts that dispatches wrote before a copy of the buffer
@@ -294,6 +300,7 @@ class _Builder:
             self._unread |= operation.writes
         else:
             self._copied.add(operation.copies)
+            self._copies.append((operation.copies, operation.size))
             self._uploaded |= changes
             seen = {part for part in self._unread if part.buffer is operation.copies}
             self._seen |= seen
@@ -307,7 +314,7 @@ class _Builder:
             read_in_place = {part.buffer for part in seen | unread if part.buffer.has_copy} if in_place else set()
             if read_in_place:
                 submission.show(sorted(read_in_place, key=lambda buffer: buffer._serial))
-            copied = self._copied
+            copied, copies = self._copied, self._copies
             late = [part for part in unread if part.buffer in copied]
             read_back = copied - self._uploaded if self._merges else set()
 
@@ -318,8 +325,8 @@ class _Builder:
                 for part in unread:
                     part._mark_computed()
                 submission.run()
-                for buffer in copied:
-                    buffer._mark_copied()
+                for buffer, size in copies:
+                    buffer._mark_copied(size)
                 for buffer, arrays in unsent:
                     buffer._put_back(arrays)
                 for part in late:

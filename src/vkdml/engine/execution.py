@@ -26,16 +26,18 @@ from .vulkan.store import Lease
 from .weights import Contents, PackState, Snapshot, Weights, digest, is_current
 
 _LEAST_BYTES = 256
+_MOST_DIRECT_BYTES = 2**16  # of an input that the host writes to the device's memory; larger ones are copied
 
 _log = logging.getLogger(__name__)
 
 
 class Place(NamedTuple):
-    """Identifies a scratch buffer: number n of those of this size, with or without a copy for the host."""
+    """Identifies a scratch buffer: number n of those of this size. has_copy, is_direct: as of Buffer."""
 
     size: int
     has_copy: bool
     number: int
+    is_direct: bool = False
 
 
 class _Places(NamedTuple):
@@ -51,19 +53,21 @@ class _Places(NamedTuple):
     kept: Mapping[str, int]
 
 
-def places(sizes: Mapping[str, int], with_copies: Collection[str], largest: int, taken: Counter[tuple[int, bool]]
-           ) -> dict[str, Place]:
+def places(sizes: Mapping[str, int], with_copies: Collection[str], largest: int, taken: Counter[tuple[int, bool]],
+           only_written: Collection[str] = ()) -> dict[str, Place]:
     """Find a place for each buffer, by name.
 
     sizes: in bytes. They are rounded up to powers of two, so that other T and B take the same places, but not beyond `largest`.
-    with_copies: names of buffers that the host accesses. taken: how many places are taken, by size and has_copy; it is updated.
+    with_copies: names of buffers that the host accesses. only_written: of those that it does not read. taken: how many places
+    are taken, by size and has_copy; it is updated.
     """
     found = {}
     for name, size in sizes.items():
         has_copy = name in with_copies
         size = max(size, min(power_of_two(max(size, _LEAST_BYTES)), largest))
         taken[size, has_copy] += 1
-        found[name] = Place(size, has_copy, taken[size, has_copy])
+        is_direct = name in only_written and size <= _MOST_DIRECT_BYTES
+        found[name] = Place(size, has_copy, taken[size, has_copy], is_direct)
     return found
 
 
@@ -107,6 +111,8 @@ class Execution:
         self.inputs = sorted(self._sizes.keys() - computed - set(carried.values()) - self._constants.keys())
         self._read = list(outputs)  # the host reads them after each run
         self._on_host = self._sizes.keys() if self._is_verified else {*self.inputs, *self._read}
+        checked = {names.get(problem.checked_input or "") for problem, names in nodes}
+        self._only_written = set() if self._is_verified else set(self.inputs) - checked - set(self._read)
         self._carried: Carried = carrier._carried if carrier else Carried(gpu, self._name, carried, self._sizes)
         self._let_go()
 
@@ -250,7 +256,7 @@ class Execution:
         # Drivers add bytes to a buffer, so a buffer cannot be as large as the largest allocation
         largest = min(info.max_storage_buffer_range, info.max_allocation // 2 or info.max_storage_buffer_range)
         sizes = {name: size for name, size in self._sizes.items() if name not in carried and name not in self._constants}
-        tensors = places(sizes, self._on_host, largest, taken)
+        tensors = places(sizes, self._on_host, largest, taken, self._only_written)
         own, packing = [], {}
         kept = Counter({name: self.gpu.bytes_of(self._sizes[name], True) for name in self._constants})
         for index, (compiled, _) in enumerate(self._nodes):
@@ -279,7 +285,8 @@ class Execution:
 
     def _buffer(self, place: Place) -> Buffer:
         """Return the buffer of a place, from the store."""
-        return self.gpu.keep(("scratch", *place, self.gpu.host_memory), lambda: Buffer(self.gpu, place.size, place.has_copy),
+        return self.gpu.keep(("scratch", *place, self.gpu.host_memory),
+                             lambda: Buffer(self.gpu, place.size, place.has_copy, place.is_direct),
                              self.gpu.bytes_of(place.size, place.has_copy), self._lease)
 
     def _pack(self, index: int) -> None:
@@ -308,7 +315,7 @@ class Execution:
         commands, arrays = Commands(self.gpu, lease=self._lease), snapshot.arrays
         for field, buffer in buffers.items():
             buffer.write(flat(arrays[field]))
-            commands.upload(buffer)
+            commands.upload(buffer, compiled.problem.tensor(field).size_in_bytes)
         compiled.record_packing(commands, buffers, Weights(packed))
         commands.execute()
         return packed
@@ -328,7 +335,7 @@ class Execution:
         memory = {**self._buffers, **self._carried.buffers(), **constants}
         commands = Commands(self.gpu, lease=self._lease)
         for name in self.inputs:
-            commands.upload(self._buffers[name])
+            commands.upload(self._buffers[name], self._sizes[name])
         for index, (compiled, names) in enumerate(self._nodes):
             own: dict[str, Bound] = {name: self._buffer(place) for name, place in self._places.own[index].items()}
             own |= self.gpu.made(partial(_buffers, self.gpu, compiled.read), self._lease)
@@ -339,7 +346,7 @@ class Execution:
                     {name: own[name] for name in compiled.plan.packed})
             compiled.record(commands, {**own, **tensors}, weights, is_checked)
         for name in self._read:
-            commands.readback(memory[name])
+            commands.readback(memory[name], self._sizes[name])
         return commands
 
 

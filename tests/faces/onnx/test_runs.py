@@ -209,7 +209,7 @@ def test_stacks_as_pytorch_exports_them(mode, bidirectional, batch_first, submit
 
 
 def test_nothing_is_copied_between_nodes(monkeypatch):
-    """With memory of the device's own: the inputs go up and the outputs come down, in one submission."""
+    """With memory of the device's own: the outputs come down, and a small input needs no copy, in one submission."""
     device, copied = vkdml.Device(), []
     monkeypatch.setattr(device.gpu, "host_memory", False)
     for name in ("upload", "readback", "run"):
@@ -219,4 +219,4 @@ def test_nothing_is_copied_between_nodes(monkeypatch):
     session.run(None, {"x": np.ones((T, B, I), np.float32)})
     copied.clear()
     session.run(None, {"x": np.ones((T + 1, B, I), np.float32)})  # of other sizes, so that it is recorded anew
-    assert copied == ["upload", "readback", "run"]
+    assert copied == ["readback", "run"]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import InvalidArgumentError, shown
+from ...errors import InvalidArgumentError, OutOfMemoryError, shown
 from ...operators.checks import integers
 from .system import Closing, OfOneProcess
 
@@ -100,14 +100,15 @@ class Buffer(OfOneProcess, Closing):
     frees the memory, at once or with the last recording that holds it. Later use, also by such recordings, raises
     InvalidArgumentError.
 
-    gpu: its Gpu. has_copy: whether the host reads or writes it; if not, it may hold anything at first. _is_exposed: whether the
-    host may write to it without notice.
+    gpu: its Gpu. has_copy: whether the host reads or writes it; if not, it may hold anything at first. is_direct: whether the
+    host only writes it: it is then in device memory that the host sees, if there is any, without a copy. _is_exposed: whether
+    the host may write to it without notice.
     """
 
     _of_memory = "_tensor", "_mapped"
     offset = 0  # the first byte that kernels see; a Range has this attribute too
 
-    def __init__(self, gpu: Any, size_in_bytes: int, has_copy: bool = True) -> None:
+    def __init__(self, gpu: Any, size_in_bytes: int, has_copy: bool = True, is_direct: bool = False) -> None:
         self.gpu = gpu
         self.size_in_bytes = size_in_bytes
         self.has_copy = has_copy
@@ -116,7 +117,14 @@ class Buffer(OfOneProcess, Closing):
         self._stamps = {(0, size_in_bytes): self._serial}
         self._is_exposed = False
         gpu.memory.expect_more(gpu.bytes_of(size_in_bytes, has_copy))
-        self._tensor = gpu.make_tensor(size_in_bytes, has_copy)
+        self._is_direct = is_direct and not gpu.host_memory and gpu.info.direct_memory_type >= 0
+        try:
+            self._tensor = gpu.make_tensor(size_in_bytes, has_copy, self._is_direct)
+        except OutOfMemoryError:
+            if not self._is_direct:
+                raise
+            self._is_direct = False  # a device may have little such memory
+            self._tensor = gpu.make_tensor(size_in_bytes, has_copy)
         self._mapped = self._tensor.data().view(np.uint8) if has_copy else np.zeros(0, np.uint8)
         gpu.memory.take(self._tensor, gpu.bytes_of(size_in_bytes, has_copy))
 
@@ -153,7 +161,7 @@ class Buffer(OfOneProcess, Closing):
     @property
     def _has_other_memory(self) -> bool:
         """Whether the host's copy is other memory than the device's."""
-        return self.has_copy and not self.gpu.host_memory
+        return self.has_copy and not (self.gpu.host_memory or self._is_direct)
 
     def _mark_written(self, offset: int = 0, size: int | None = None) -> None:
         """Record that device memory (all of it, or a part) has changed or will be uploaded."""
@@ -175,9 +183,9 @@ class Buffer(OfOneProcess, Closing):
         for begin, end in [(0, self.size_in_bytes)] if self._is_exposed else self._differences.of_host:
             self._mark_written(begin, end - begin)
 
-    def _mark_copied(self) -> None:
-        """Record that an upload or a readback has ended."""
-        self._differences.copied(0, self.size_in_bytes)
+    def _mark_copied(self, size: int | None = None) -> None:
+        """Record that an upload or a readback of the first `size` bytes has ended; None: of all."""
+        self._differences.copied(0, self.size_in_bytes if size is None else size)
         if self._is_exposed:
             self._differences.exposed_to_host()
 

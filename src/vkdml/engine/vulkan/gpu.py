@@ -24,7 +24,7 @@ from .queries import Enabled, default_device, enumerate_devices
 from .spirv import CompiledKernel
 from .store import DEFAULT_LIMIT, Lease, Memory, Store
 
-KP_VERSION = "0.9.0+vkdml.6"  # Kompute's version and the number of our patches; the build writes it into kp
+KP_VERSION = "0.9.0+vkdml.9"  # Kompute's version and the number of our patches; the build writes it into kp
 _INSTALL_KP = "install vkdml again, from its wheel for this Python or by `make setup` in its source tree"
 
 try:
@@ -109,15 +109,17 @@ class Submission:
         self._new: dict[str, None] = {}  # kernels not run yet; some drivers compile them in the first run
         self._copied: list[Any] = []  # kp's tensors, whose memory counts while they are held
 
-    def upload(self, buffer: Buffer) -> None:
-        self._copy(kp.OpTensorSyncDevice, buffer)
+    def upload(self, buffer: Buffer, size: int | None = None) -> None:
+        """Record a copy to the device. size: bytes from the start of the buffer; None: all."""
+        self._copy(kp.OpTensorSyncDevice, buffer, size)
 
-    def readback(self, buffer: Buffer) -> None:
-        self._copy(kp.OpTensorSyncLocal, buffer)
+    def readback(self, buffer: Buffer, size: int | None = None) -> None:
+        """Record a copy to the host. size: as for `upload`."""
+        self._copy(kp.OpTensorSyncLocal, buffer, size)
 
-    def _copy(self, operation: Callable[[list[Any]], Any], buffer: Buffer) -> None:
+    def _copy(self, operation: Callable[[list[Any], int], Any], buffer: Buffer, size: int | None) -> None:
         self._copied.append(buffer._tensor)
-        self._record(lambda: operation(self._copied[-1:]))
+        self._record(lambda: operation(self._copied[-1:], size or buffer.size_in_bytes))
 
     def dispatch(self, kernel: Kernel, push: Mapping[str, int]) -> None:
         """Record a dispatch. push: the push constants, by their names in the shader."""
@@ -185,13 +187,14 @@ class Gpu(system.OfOneProcess):
         """Return the bytes to allocate for a buffer, with its host copy."""
         return size * (1 + (has_copy and not self.host_memory))
 
-    def make_tensor(self, size_in_bytes: int, has_copy: bool) -> Any:
-        """Make kp's tensor for a Buffer."""
-        for_host = kp.TensorTypes.host if self.host_memory else kp.TensorTypes.device
+    def make_tensor(self, size_in_bytes: int, has_copy: bool, is_direct: bool = False) -> Any:
+        """Make kp's tensor for a Buffer. is_direct: in device memory that the host sees."""
+        for_host = kp.TensorTypes.host if self.host_memory or is_direct else kp.TensorTypes.device
+        where = [self.info.direct_memory_type] if is_direct else []
         # kp takes an array, but only its size for a storage tensor: np.empty touches no page of memory
         words, kind = (np.zeros, for_host) if has_copy else (np.empty, kp.TensorTypes.storage)
         return self.driver.make(f"making a buffer of {size_in_bytes} bytes",
-                                lambda: self._manager.tensor_t(words(size_in_bytes // 4, np.uint32), kind))
+                                lambda: self._manager.tensor_t(words(size_in_bytes // 4, np.uint32), kind, *where))
 
     def keep_open_for(self, tensor: object) -> None:
         """Keep kp's manager open until a tensor is destroyed, as its memory goes with the manager."""

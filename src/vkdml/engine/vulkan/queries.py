@@ -158,6 +158,7 @@ def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
         pipeline_cache_uuid=bytes(properties.pipelineCacheUUID).hex(),
         queue_family=_queue_family([family.queueFlags for family in queue_families_of(vk, handle)]),
         host_memory_type=host_memory_type,
+        direct_memory_type=_direct_memory_type(flags),
         uuid=str(UUID(bytes=bytes(asked[structures.IDProperties].deviceUUID))),
         pci_address=_pci_address(asked[structures.PCIBusInfoProperties]),
     )
@@ -249,6 +250,12 @@ def _host_memory_type(is_unified: bool, memory_types: list[int]) -> int:
     fit = [index for index, flags in enumerate(memory_types) if flags & both == both and not flags & ~_NEED_NO_FEATURE]
     return min(fit, default=-1, key=lambda index: (not memory_types[index] & _HOST_CACHED,
                                                    not is_unified and memory_types[index] & _DEVICE_LOCAL))
+
+
+def _direct_memory_type(memory_types: list[int]) -> int:
+    """Return the index of the type of device memory that the host sees, across the bus of a discrete GPU; -1 if none is."""
+    wanted = _DEVICE_LOCAL | _HOST_VISIBLE | _HOST_COHERENT
+    return next((index for index, flags in enumerate(memory_types) if flags & ~_HOST_CACHED == wanted), -1)
 
 
 def device_memory_type(memory_types: list[int]) -> int:
