@@ -2,7 +2,7 @@
 
 There are three kinds of origins:
 - arrays on the host, compared by contents: others may change an array at any time, whatever its `flags.writeable` says. A
-  `constant` is compared by identity, and so are arrays of bytes objects, with a few elements, as PyTorch can write to them.
+  `constant` is compared by identity; an array over a bytes object by identity and a few elements, as PyTorch can write to it.
 - parts of buffers, compared by stamps: each write gives the written part of a buffer a new stamp.
 - OWNED: an initializer has packed the weights for good.
 """

@@ -276,7 +276,7 @@ def _unprojected(name: str, h: np.ndarray, projections: Sequence[tuple[np.ndarra
 class ModuleParameters(Contents):
     """A copy of a module's parameters, which its stacks compute with.
 
-    Each call looks whether they have changed. Weights are packed from it; arrays in DirectML's form are made when needed.
+    Each call checks whether they have changed. Weights are packed from it; arrays in DirectML's form are made when needed.
     """
 
     def __init__(self, is_graphs: bool) -> None:
@@ -314,18 +314,18 @@ class ModuleParameters(Contents):
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _PROBED = 64  # elements of a tensor
 
-# What keeps the identity of a tensor, by type. A graph's stacks live as long as its first weight, so they must not hold it.
-# PyTorch swaps no parameter that has a weak reference; a twin's other weights are new at each call
+# How to refer to a tensor, by type, so that no other one gets its identity. A graph's stacks live as long as its first weight, so
+# they must not hold it. PyTorch swaps no parameter that has a weak reference; a twin's other weights are new at each call
 _OF_GRAPHS: dict[type[Tensor], Any] = {Tensor: TensorWeakRef, nn.Parameter: TensorWeakRef}
 _OF_TWINS: dict[type[Tensor], Any] = {nn.Parameter: lambda tensor: lambda: tensor}
 _UNMARKED = None, type(None)
 
 
 class _Seen:
-    """A copy of a tensor, and how that tensor was then.
+    """A copy of a tensor, and marks that show whether the tensor still has these contents.
 
-    PyTorch counts the writes that it sees. A few elements show most of the others: a view of them, which also keeps the memory,
-    so that no other tensor gets its address.
+    PyTorch counts the writes that it sees. A view of a few elements shows most other writes, and keeps the memory, so that no
+    other tensor gets its address.
     """
 
     def __init__(self, tensor: Tensor, holds: Mapping[type[Tensor], Any]) -> None:
@@ -352,7 +352,7 @@ class _Seen:
 
 
 def _facts(tensor: Tensor) -> tuple[Any, ...] | None:
-    """What a write that PyTorch sees changes, and other memory. None: PyTorch does not count this tensor's writes."""
+    """Return all that changes with a write that PyTorch counts, or with other memory. None: it counts none of this tensor."""
     if tensor.is_inference() or tensor.is_neg():
         return None
     return tensor._cdata, tensor._version, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()

@@ -62,7 +62,7 @@ class CompiledStacks:
         self.device = device
         self.parameters = ModuleParameters(is_graphs)
         self.stacks: Recent[Stack] = Recent(_STACKS_KEPT)
-        self.lock = Lock()  # whoever uses the others has it
+        self.lock = Lock()  # acquire it to use the others
 
     def stack(self, form: Form, shape: Shape) -> Stack:
         """Find or make the stack for a call of this form and shape, with the parameters of the last update."""
@@ -123,8 +123,8 @@ class OperatorCall(NamedTuple):
     def check(self, width: int | None) -> list[tuple[int, ...]]:
         """Refuse wrong numbers, ranks, sizes, types and devices of tensors. Returns the results' shapes.
 
-        width: the features of y by the weights, which were checked. None: check them, as PyTorch's compilers call, with tensors
-        that have no values.
+        width: the number of y's features, if the weights are checked. None: PyTorch's compilers call, with tensors that have no
+        values.
         """
         module, form, input, device, is_fake = self.module, self.form, self.input, CPU, width is None
         if width is None:
@@ -189,8 +189,7 @@ def _run(mode: str, *arguments: Any) -> States:
     with compiled.lock:
         compiled.parameters.update(form, call.weights)
         shapes = call.check(compiled.parameters.layers[0].width)
-        rows = shapes[1][1]
-        if rows == 0:
+        if (rows := shapes[1][1]) == 0:
             return tuple(map(input.new_empty, shapes))
         if call.batch_sizes is not None:
             input, lengths = pad_packed_sequence(PackedSequence(input, call.batch_sizes))
