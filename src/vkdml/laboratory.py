@@ -7,7 +7,7 @@ in the package imports it.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
@@ -15,7 +15,6 @@ from unittest.mock import patch
 from .cli.common import DEVICE, add_common, count, existing_file, print_json, read_npy
 
 # Devices, kernels, recorded commands; plans tried on a problem's tensors; the tuner, and the folder of its choices
-from .engine import compiled
 from .engine.commands import Commands
 from .engine.trust import self_test
 from .engine.trust.choices import folder as folder_of_choices
@@ -86,6 +85,14 @@ def without_barriers() -> Iterator[None]:
 
 
 @contextmanager
+def with_facts(change: Callable[[DeviceInfo], DeviceInfo]) -> Iterator[None]:
+    """Change the facts of devices that are opened in this context."""
+    enumerate_devices = devices.enumerate_devices
+    with patch.object(devices, "enumerate_devices", lambda: [change(info) for info in enumerate_devices()]):
+        yield
+
+
+@contextmanager
 def with_timeout(seconds: float) -> Iterator[None]:
     """Treat devices that are opened in this context as lost when a submission takes this many seconds."""
     with patch.object(driver, "TIMEOUT", seconds):
@@ -95,7 +102,7 @@ def with_timeout(seconds: float) -> Iterator[None]:
 @contextmanager
 def without_float64_check() -> Iterator[None]:
     """Let devices that fail the self-test of float64 compute in it, in this context."""
-    with patch.object(compiled, "check_float64"):
+    with patch.object(self_test, "check_float64"):
         yield
 
 

@@ -20,9 +20,8 @@ from ..planning.plain import plan as plan_plain
 from ..planning.plan import Plan
 from ..planning.plan import plan as plan_recurrent
 from ..planning.profiles import profile
-from .commands import Commands, storage_buffers
+from .commands import Attempts, Commands, storage_buffers
 from .trust import self_test, tuner
-from .trust.trial import Attempts, record_execution
 from .vulkan import system
 from .vulkan.buffers import Bound
 from .vulkan.gpu import Gpu
@@ -152,13 +151,10 @@ class Compiled:
         if weights is not None:
             sources = [memory[field] for field in self.weight_fields if field in memory]
             if sources:
-                commands.pack(weights, sources, lambda inner: self.record_packing(inner, memory, weights))
+                commands.pack(weights, sources, self.plan.initialize, {**memory, **weights.buffers})
             memory = {**memory, **weights.buffers}
         chosen = self._chosen or self.choose()
-        if chosen.plan.timed_out:
-            record_execution(commands, chosen.plan, memory, chosen.attempts)
-        else:
-            commands.record(chosen.plan.execute, memory)
+        commands.execution(chosen.plan, memory, chosen.attempts)
         if is_checked:
             outputs = {field: memory[field] for field in self.computed.outputs if self.computed.has(field)}
             packed = weights.contents if weights else {}

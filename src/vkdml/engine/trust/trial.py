@@ -6,9 +6,8 @@ kernels of each cell are tested before their first use, with each way to meet.
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,94 +27,8 @@ from ...planning.options import PERSISTENT, SEQUENCE, Options
 from ...planning.plan import Measured, Plan, as_measured, best, described, plan_of, tilings
 from ...planning.size_classes import Sizes
 from ...planning.tiling import Target
-from ..commands import Commands
-from ..vulkan.buffers import Bound
+from ..commands import Attempts, Commands
 from ..vulkan.gpu import Buffer, Gpu
-from ..vulkan.store import Lease
-
-_log = logging.getLogger(__name__)
-
-Record = Callable[[Commands], None]
-
-
-def record_execution(commands: Commands, plan: Plan, buffers: Mapping[str, Bound], attempts: Attempts) -> None:
-    """Record an execution of a plan, whose weights are packed. buffers: of the tensors, by field, and of the plan, by name."""
-    if plan.timed_out is None:
-        commands.record(plan.execute, buffers)
-        return
-    name, word = plan.timed_out
-    writes = frozenset(buffers[name] for dispatch in plan.execute + plan.fallback for name in dispatch.writes)
-    commands.call(Fallback(commands.gpu, lambda inner: inner.record(plan.execute, buffers), (buffers[name].buffer, word),
-                           lambda inner: inner.record(plan.fallback, buffers), attempts, commands.lease).execute, writes)
-
-
-@dataclass
-class Attempts:
-    """Counts attempts that gave up. goes_on: whether to try again after one did. keep: called for each that gives up."""
-
-    goes_on: bool = True
-    timeouts: int = 0
-    keep: Callable[[], None] = lambda: None
-
-    @property
-    def is_worthwhile(self) -> bool:
-        """Whether to try again. An attempt that gives up has lost time waiting."""
-        return self.goes_on or not self.timeouts
-
-    def gave_up(self) -> None:
-        self.timeouts += 1
-        self.keep()
-
-
-class Fallback:
-    """Runs an attempt, and the fallback if the attempt gives up or is not worthwhile. Both do the same work.
-
-    attempt, fallback: record their dispatches. The fallback is recorded, and its pipelines are made, when it is first needed.
-    timed_out: the buffer and the index of the uint32 in it that an attempt sets when it gives up. The words from there on are
-    where workgroups meet. They must be 0 when an attempt starts; an attempt that succeeds leaves them 0.
-    """
-
-    def __init__(self, gpu: Gpu, attempt: Record, timed_out: tuple[Buffer, int], fallback: Record, attempts: Attempts,
-                 lease: Lease | None = None) -> None:
-        self._gpu, self._attempts, self._lease = gpu, attempts, lease
-        self._buffer, self._word = timed_out
-        self._attempt = Commands(gpu, lease=lease)
-        attempt(self._attempt)
-        self._attempt.readback(self._buffer)
-        self._clear = Commands(gpu)
-        self._clear.upload(self._buffer)
-        self._record_fallback = fallback
-        self._fallback: Commands | None = None
-        self._is_clear = False
-
-    def execute(self) -> None:
-        if self._attempts.is_worthwhile:
-            self._try()
-        else:
-            self._run_fallback()
-
-    def _try(self) -> None:
-        if not self._is_clear:
-            self._clear_words()
-        self._is_clear = False  # until the attempt has succeeded
-        self._attempt.execute()
-        if self._buffer.host(np.uint32)[self._word]:
-            self._attempts.gave_up()
-            _log.warning("workgroups did not meet in time: the fallback runs, %s",
-                         "this time" if self._attempts.goes_on else "and from now on at once")
-            self._clear_words()  # now, as other attempts may use the buffer too
-            self._run_fallback()
-        self._is_clear = True
-
-    def _clear_words(self) -> None:
-        self._buffer.host(np.uint32)[self._word:] = 0
-        self._clear.execute()
-
-    def _run_fallback(self) -> None:
-        if self._fallback is None:
-            self._fallback = Commands(self._gpu, lease=self._lease)
-            self._record_fallback(self._fallback)
-        self._fallback.execute()
 
 
 class Trial:
@@ -159,7 +72,7 @@ class Run:
         packing.execute()
         self._attempts = Attempts()
         self._commands = Commands(trial.gpu)
-        record_execution(self._commands, plan, buffers, self._attempts)
+        self._commands.execution(plan, buffers, self._attempts)
 
     def execute(self) -> None:
         """Run the plan once. Raises DriverError when the driver fails."""

@@ -18,10 +18,10 @@ from ...planning.options import PERSISTENT, Options, forced, forces_bounds_only
 from ...planning.plan import Measured, Plan, as_measured, best, best_of_each_way, described, plan_of, tilings
 from ...planning.size_classes import class_facts, of_representative
 from ...planning.tiling import Target, Tiling
-from ..commands import storage_buffers
+from ..commands import Attempts, storage_buffers
 from ..vulkan.gpu import Gpu, OnceForEachGpu
 from .choices import Choices
-from .trial import GAVE_UP, Attempts, Meeting, Run, Trial, workgroups_meet
+from .trial import GAVE_UP, Meeting, Run, Trial, workgroups_meet
 
 T = TypeVar("T")
 
