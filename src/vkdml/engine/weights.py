@@ -190,12 +190,11 @@ def _is_constant(array: np.ndarray) -> bool:
     return _constants.get(id(array)) is array
 
 
-def _is_immutable(array: np.ndarray) -> bool:
+def _is_immutable(array: Any) -> bool:
     """Return whether numpy cannot write to an array: it is read-only, and so is all beneath it down to a bytes object."""
-    below: Any = array
-    while isinstance(below, np.ndarray) and not below.flags.writeable:
-        below = below.base
-    return isinstance(below, bytes)
+    while isinstance(array, np.ndarray) and not array.flags.writeable:
+        array = array.base
+    return isinstance(array, bytes)
 
 
 def _private_copy(array: np.ndarray) -> np.ndarray:

@@ -100,7 +100,7 @@ class Twin(nn.Module):
         for t, b in shapes:
             with compiled.lock:
                 compiled.parameters.update(form, weights)
-                compiled.stack(form, Shape(t, b, weights[0].dtype, hx, packed and not is_cell)).prepare()
+                compiled.stack(form, Shape(t, b, weights[0].dtype, hx, packed and not is_cell)).execution.prepare({})
 
     def _call(self, *arguments: Any) -> States:
         with calls:
@@ -342,9 +342,9 @@ def warm_up(module: nn.Module, T: int | Iterable[int] | None = None, B: int | It
 
 
 def refresh(module: nn.Module) -> None:
-    """Have all twins in a module, or an exported graph, copy and pack their parameters again at the next call.
+    """Copy and pack all parameters of twins or of an exported graph again at the next call.
 
-    You need it only after writes that PyTorch cannot see: through `.data`, numpy or DLPack.
+    You need it only after writes that PyTorch does not count: through `.data`, numpy or DLPack.
     """
     _check_module("refresh", module)
     for owner in (*module.modules(), *module.parameters(), *module.buffers()):

@@ -200,7 +200,7 @@ class Stack:
         self._results |= {f"h{k}": (b, d, width // d) for k in range(len(layers))}
         if "OutputCellSingleTensor" in layers[0].kind.cell.outputs:
             self._results |= {f"c{k}": (b, d, form.hidden_size) for k in range(len(layers))}
-        self._execution = Execution(device.gpu, device.share, steps, self._results, contents=parameters)
+        self.execution = Execution(device.gpu, device.share, steps, self._results, contents=parameters)
 
     def _layer(self, layer: StackLayer, k: int) -> list[Node]:
         """Make a recurrent node and, with proj_size, the nodes that project the sequence and the last state.
@@ -234,10 +234,6 @@ class Stack:
                               Direction=directions[sizes["D"] - 1])
         return Node(from_desc(desc, None, self._element), names)
 
-    def prepare(self) -> None:
-        """Compile and pack everything that a run needs."""
-        self._execution.prepare({})
-
     def run(self, parameters: ModuleParameters, x: np.ndarray, states: Sequence[np.ndarray], lengths: np.ndarray | None
             ) -> list[np.ndarray]:
         """Run all layers on x [T, B, I]. Returns y [T, B, D * H] and the last states, [layers * D, B, H] each."""
@@ -253,7 +249,7 @@ class Stack:
             check = RangeCheck(self._form.module, {key: key for key in (*given, *self._results)}, given)
         if lengths is not None:
             values["lengths"] = lengths.astype(np.uint32)
-        results = self._execution.run(values, {key: (shape, x.dtype) for key, shape in self._results.items()})
+        results = self.execution.run(values, {key: (shape, x.dtype) for key, shape in self._results.items()})
         if check:
             check.check_results(results)
         y = results.pop(self._sequence)
@@ -314,23 +310,22 @@ class ModuleParameters(Contents):
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _PROBED = 64  # elements of a tensor
 
-# How to refer to a tensor, by type, so that no other one gets its identity. A graph's stacks live as long as its first weight, so
+# How to refer to a tensor, by type, so that no other one gets its identity. A graph's stacks live as long as its first weight:
 # they must not hold it. PyTorch swaps no parameter that has a weak reference; a twin's other weights are new at each call
 _OF_GRAPHS: dict[type[Tensor], Any] = {Tensor: TensorWeakRef, nn.Parameter: TensorWeakRef}
 _OF_TWINS: dict[type[Tensor], Any] = {nn.Parameter: lambda tensor: lambda: tensor}
-_UNMARKED = None, type(None)
 
 
 class _Seen:
-    """A copy of a tensor, and marks that show whether the tensor still has these contents.
+    """A copy of a tensor, and marks of that tensor: PyTorch counts its writes, and a view of a few elements shows most others.
 
-    PyTorch counts the writes that it sees. A view of a few elements shows most other writes, and keeps the memory, so that no
-    other tensor gets its address.
+    The view keeps the memory, so that no other tensor gets its address.
     """
+
+    _mark: tuple[Any, ...] = None, type(None)
 
     def __init__(self, tensor: Tensor, holds: Mapping[type[Tensor], Any]) -> None:
         self.copy, self._holds = tensor.detach().clone(memory_format=torch.contiguous_format), holds
-        self._mark: tuple[Any, ...] = _UNMARKED
         self.equals(tensor)  # marks it
 
     def is_unchanged(self, tensor: Tensor) -> bool:
@@ -344,7 +339,7 @@ class _Seen:
         facts = _facts(tensor) if hold else None
         if tensor.dtype is not copy.dtype or not torch.equal(tensor.detach().resolve_neg().view(words), copy.view(words)):
             return False
-        self._mark = _UNMARKED
+        self._mark = _Seen._mark
         if hold and facts and tensor.is_contiguous() and not tensor.is_shared():  # other processes' writes are not counted
             some = tensor.detach().view(-1)[::tensor.numel() // _PROBED | 1].view(words)  # odd: at all columns and cache sets
             self._mark = facts, hold(tensor), some, some.clone()

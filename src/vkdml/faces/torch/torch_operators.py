@@ -123,13 +123,11 @@ class OperatorCall(NamedTuple):
     def check(self, width: int | None) -> list[tuple[int, ...]]:
         """Refuse wrong numbers, ranks, sizes, types and devices of tensors. Returns the results' shapes.
 
-        width: the number of y's features, if the weights are checked. None: PyTorch's compilers call, with tensors that have no
-        values.
+        width: y's features, if the weights are checked; None for PyTorch's compilers, whose tensors have no values.
         """
         module, form, input, device, is_fake = self.module, self.form, self.input, CPU, width is None
         if width is None:
-            devices = {tensor.device for tensor in (input, *self.hx, *self.weights)}
-            device = input.device if len(devices) == 1 else CPU
+            device = input.device if len({tensor.device for tensor in (input, *self.hx, *self.weights)}) == 1 else CPU
             width = layers_of(form, self.weights, device)[0].width
         tensors = {"input": input} | {f"hx[{index}]": state for index, state in enumerate(self.hx)}
         check_tensors(module, tensors.items(), self.weights[0].dtype, device)
@@ -183,8 +181,7 @@ def _is_list(tensor: Tensor, *dtypes: torch.dtype) -> bool:
 def _run(mode: str, *arguments: Any) -> States:
     call = OperatorCall(mode, *arguments)
     input, lengths, form = call.input, call.lengths, call.form
-    if not call.weights:
-        form.per_layer(call.weights)  # refuses it
+    form.per_layer(call.weights)  # refuses an empty list
     compiled = call.compiled
     with compiled.lock:
         compiled.parameters.update(form, call.weights)
