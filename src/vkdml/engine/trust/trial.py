@@ -7,7 +7,7 @@ kernels of each cell are tested before their first use, with each way to meet.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +17,12 @@ from ...errors import InvalidArgumentError
 from ...operators.activations import BY_ONNX_NAME
 from ...operators.arguments import tensor_descs
 from ...operators.cells import Cell
+from ...operators.copy_problem import INDICES, GatherProblem
 from ...operators.correctness import differences
-from ...operators.element_types import FLOAT32
+from ...operators.element_types import FLOAT32, ElementType
 from ...operators.header.descs import DML_RECURRENT_NETWORK_DIRECTION
-from ...operators.plain_problem import PlainProblem
-from ...operators.problem import Problem, from_desc
+from ...operators.plain_problem import MovedProblem, PlainProblem
+from ...operators.problem import LENGTHS, Problem, from_desc
 from ...planning.device_info import DeviceInfo
 from ...planning.options import PERSISTENT, SEQUENCE, Options
 from ...planning.plan import Measured, Plan, as_measured, best, described, plan_of, tilings
@@ -88,6 +89,8 @@ class Run:
         """Whether any execution gave up."""
         return self.timeouts > 0
 
+
+_MOST_RANDOM = 2**20 - 3  # random numbers of a tensor; more repeat them
 
 # The test of meetings. All its problems have one H, the first for which the device has room, so that they share kernels
 _HIDDEN, _INPUTS = (256, 128, 64), 16
@@ -171,9 +174,8 @@ def _tried(gpu: Gpu, problem: Problem, meeting: Meeting, runs: int, measured: Me
     persistent = _persistent(gpu.info, problem, meeting, measured)
     assert persistent
     assert persistent.tiling
-    arrays = _random_arrays(problem)
-    memory = {field: array.reshape(-1).view(np.uint8) for field, array in arrays.items()}
-    alone, together = (Trial(gpu, problem, arrays) for _ in range(2))
+    memory = random_memory(problem)
+    alone, together = (Trial(gpu, problem, memory) for _ in range(2))
     Run(alone, _alone(gpu.info, problem)).execute()
     expected = _bytes(alone)
     run, least, verdict = Run(together, persistent), float("inf"), before
@@ -218,14 +220,41 @@ def _persistent(info: DeviceInfo, problem: Problem, meeting: Meeting, measured: 
 def _problem(cell: Cell, sizes: Sizes, hidden: int) -> Problem:
     """Return a problem. A GRU meets twice a step, as its reset gate is applied before the product."""
     letters = {"T": sizes.steps, "B": sizes.batch, "I": _INPUTS, "H": hidden, "D": 1}
+    return forward_problem(cell, FLOAT32, letters, [field for field in _FIELDS if field in cell.tensors],
+                           dict.fromkeys(cell.flags, False))
+
+
+def forward_problem(cell: Cell, element: ElementType, letters: Mapping[str, int], fields: Iterable[str],
+                    flags: Mapping[str, bool]) -> Problem:
+    """Return a problem of these sizes with the cell's default activations. fields: its tensors."""
     activations = tuple(BY_ONNX_NAME[name.lower()].desc() for name in cell.default_activations)
-    return from_desc(cell.desc(
-        **tensor_descs(cell, FLOAT32, letters, [field for field in _FIELDS if field in cell.tensors]),
-        **dict.fromkeys(cell.flags, False), Direction=DML_RECURRENT_NETWORK_DIRECTION.FORWARD, ActivationDescs=activations))
+    return from_desc(cell.desc(**tensor_descs(cell, element, letters, fields), **flags, ActivationDescs=activations,
+                               Direction=DML_RECURRENT_NETWORK_DIRECTION.FORWARD), element=element)
 
 
-def _random_arrays(problem: Problem) -> Mapping[str, np.ndarray]:
+def random_memory(problem: Problem | PlainProblem) -> dict[str, np.ndarray]:
+    """Return the bytes of random inputs, by field: numbers of about unit size, and weights that keep sums at that size."""
     rng = np.random.default_rng(0)
-    scales = {"InputTensor": 1.0, "WeightTensor": _INPUTS**-0.5, "RecurrenceTensor": problem.hidden**-0.5}
-    return {field: (scale * rng.standard_normal(problem.tensor(field).sizes)).astype(np.float32)
-            for field, scale in scales.items()}
+    memory = {}
+    for field in filter(problem.has, problem.inputs):
+        count = problem.tensor(field).size_of_elements
+        if isinstance(problem, Problem) and field == LENGTHS:
+            lengths = np.append((problem.steps, 0), rng.integers(0, problem.steps + 1, count))
+            memory[field] = lengths[:count].astype(np.uint32).view(np.uint8)
+        elif isinstance(problem, GatherProblem) and field == INDICES:
+            least = -problem.axis_size if problem.index_dtype.kind == "i" else 0
+            memory[field] = rng.integers(least, problem.axis_size, count).astype(problem.index_dtype).view(np.uint8)
+        elif isinstance(problem, MovedProblem):
+            memory[field] = rng.integers(0, 256, problem.tensor(field).size_in_bytes, np.uint8)
+        else:
+            scale = problem.tensor(field).sizes[-1]**-0.5 if field in problem.weights else 1.0
+            numbers = np.resize(scale * rng.standard_normal(min(count, _MOST_RANDOM)), count)
+            memory[field] = _encoded(numbers, problem.input_element)
+    return memory
+
+
+def _encoded(numbers: np.ndarray, element: ElementType) -> np.ndarray:
+    """Return numbers as the bytes of a type."""
+    if element.name == "bfloat16":  # the upper half of a float32
+        return (numbers.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)
+    return numbers.astype(element.name).view(np.uint8)
