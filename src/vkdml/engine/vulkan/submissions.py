@@ -11,9 +11,7 @@ NONE: frozenset[Any] = frozenset()
 
 
 class Operation(NamedTuple):
-    """A dispatch or a copy. record: records it into a Submission. copies: the buffer of an upload or a readback. size: of the
-    bytes that it copies; None: all.
-    """
+    """A dispatch or a copy. record: into a Submission. copies: buffer of an upload or readback. size: its bytes; None: all."""
 
     record: Callable[[Any], None]
     reads: frozenset[Buffer] = NONE
