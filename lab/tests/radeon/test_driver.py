@@ -76,11 +76,11 @@ def test_exactly_as_many_workgroups_as_are_needed_and_one_less(drivers, way):
 
 
 @pytest.mark.family("on the emulated GPU", first=0)
-@pytest.mark.parametrize("case", ["GRU sequence", "GEMM"])
+@pytest.mark.parametrize("case", ["GEMM", "gather"])
 def test_the_self_test_sees_broken_instructions(drivers, case):
     found = radeon("python", "-m", "lab.tests.radeon.broken", "--cases", case)
     seen, unseen = map(int, re.search(r": (\d+) spoil a problem and are seen, (\d+) are not", found.stdout).groups())
-    assert seen >= 40, found.stdout + found.stderr
+    assert seen >= 20, found.stdout + found.stderr
     assert not unseen, found.stdout + found.stderr
 
 
