@@ -7,7 +7,7 @@ in the package imports it.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
@@ -82,14 +82,6 @@ def plans_of_first_call(problem: Problem, info: DeviceInfo) -> dict[str, list[Pl
 def without_barriers() -> Iterator[None]:
     """Record no barriers in this context, so that validation has something to find."""
     with patch.object(devices.Submission, "barrier"):
-        yield
-
-
-@contextmanager
-def with_facts(change: Callable[[DeviceInfo], DeviceInfo]) -> Iterator[None]:
-    """Change the facts of devices that are opened in this context."""
-    enumerate_devices = devices.enumerate_devices
-    with patch.object(devices, "enumerate_devices", lambda: [change(info) for info in enumerate_devices()]):
         yield
 
 

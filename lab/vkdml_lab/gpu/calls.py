@@ -13,14 +13,14 @@ import json
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 from tabulate import tabulate
 
-from vkdml.laboratory import with_facts
+from vkdml.laboratory import devices
 from vkdml_lab.faults.layer import NONE, Layer, build
 from vkdml_lab.gpu.compiler import as_of_a_real_one
 from vkdml_lab.gpu.drivers import FETCHED, Driver, driver
@@ -146,7 +146,8 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.inside:
         gpu, *calls = arguments.names
-        with with_facts(partial(as_of_a_real_one, GPUS[gpu])):
+        infos = [as_of_a_real_one(GPUS[gpu], info) for info in devices.enumerate_devices()]
+        with patch.object(devices, "enumerate_devices", lambda: infos):
             print(json.dumps({name: _count(Layer(arguments.inside), CALLS[name]()) for name in calls}))
         return 0
     found = {name: counted(name, HERE, arguments.drivers) for name in arguments.names or CHECKED}
