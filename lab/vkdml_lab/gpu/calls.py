@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +90,7 @@ def _stream() -> Call:
 
 
 CALLS: dict[str, Callable[[], Call]] = {"layer": _layer, "module": _module, "stack": _stack, "stream": _stream}
+HERE = [name for name in CALLS if name != "module" or find_spec("torch")]  # PyTorch is an extra
 
 # The most that a call may ask for. A GPU that works in the processor's memory copies nothing
 _STATE, _SLACK = 4 * HIDDEN, 64  # bytes of a step's x, y or state; of the words in which plans say that they gave up
@@ -147,7 +149,7 @@ def main() -> int:
         with with_facts(partial(as_of_a_real_one, GPUS[gpu])):
             print(json.dumps({name: _count(Layer(arguments.inside), CALLS[name]()) for name in calls}))
         return 0
-    found = {name: counted(name, list(CALLS), arguments.drivers) for name in arguments.names or CHECKED}
+    found = {name: counted(name, HERE, arguments.drivers) for name in arguments.names or CHECKED}
     rows = [(name, call, counts) for name, calls in found.items() for call, counts in calls.items()]
     print(tabulate([{"GPU": name, "call": call, **counts} for name, call, counts in rows], headers="keys"))
     broken = [text for name, call, counts in rows for text in breaches(GPUS[name], call, counts)]

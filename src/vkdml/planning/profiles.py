@@ -74,6 +74,7 @@ class DeviceProfile:
     core_subgroups: int = 1        # subgroups of one workgroup that run at once, as a workgroup has one core
     most_parts: int | None = None  # most parts of a tile, except in the gpu kernels; None: at most one for each core
     most_workgroup: int = 128      # most invocations of a workgroup in the float64 kernels, and of a part in the gpu kernels
+    large_tiles: bool = False      # whether tiles of the kernels that shuffle may be large, as loads are slow
     most_unrolled: int | None = None  # most rows times units of a tile if blocks of loads are unrolled; None: they are loops
     most_resident_products: int = 2048  # most products of an invocation in the resident kernels: more compile slowly
     most_iterations: int = MOST_ITERATIONS  # most iterations of all of an invocation's loops in a dispatch
@@ -141,7 +142,7 @@ PROFILES = {
                       resident=ResidentRates(product=1.2e-9)),
         compiling=CompileShares(row_of_unit=100e-6, resident_product=3e-6),
     ),
-    "llvmpipe": _LLVMPIPE,
+    "llvmpipe": replace(_LLVMPIPE, large_tiles=True),  # only Mesa 22's was measured
     "SwiftShader": DeviceProfile(
         is_cpu=True,
         driver="SwiftShader driver",

@@ -248,7 +248,9 @@ def _autocast(mode: str, *arguments: Any) -> States:
 
 def _is_ragged(sizes: Tensor | None) -> bool:
     """Whether the rows' lengths differ, 0 counted as 1: if not, PyTorch's LSTM runs a PackedSequence like a Tensor."""
-    return sizes is not None and (torch.compiler.is_compiling() or len(set(sizes.clamp(min=1).tolist())) > 1)  # unknown to compilers
+    if sizes is None or torch.compiler.is_compiling():  # compilers do not know the lengths
+        return sizes is not None
+    return len(set(sizes.clamp(min=1).tolist())) > 1
 
 
 class _Library(torch.library.Library):
