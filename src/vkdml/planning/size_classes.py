@@ -62,13 +62,9 @@ def with_sizes_of_class(problem: Problem) -> Problem:
     return replace(problem, steps=steps, batch=batch)
 
 
-def of_representative(problem: Problem) -> Problem:
-    """Make a problem of the same class with the representative's T and B, and packed tensors for them."""
-    return resized(problem, representative(problem.steps, problem.batch), packed=True)
-
-
-def resized(problem: Problem, sizes: Sizes, packed: bool = False) -> Problem:
-    """Make a problem with another T and B. Its tensors are packed, or keep their strides."""
+def resized(problem: Problem, sizes: Sizes | None = None) -> Problem:
+    """Make a problem with another T and B, whose tensors keep their strides; or with its representative's, packed."""
+    packed, sizes = sizes is None, sizes or representative(problem.steps, problem.batch)
     letters = {"T": sizes.steps, "B": sizes.batch, "I": problem.input_size, "H": problem.hidden, "D": problem.directions}
     of_field = {field: tuple(evaluate(formula, letters) for formula in formulas)
                 for field, formulas in problem.cell.tensors.items()}
