@@ -37,8 +37,7 @@ class LanesTiling(PartsTiling):
             if parts:
                 found = (_tiling(target, schedule, is_projected, rows, units_at_once, parts, workgroup, unrolled)
                          for workgroup, unrolled in _workgroups(target))
-                most = target.profile.most_iterations
-                yield from islice((tiling for tiling in found if tiling.has_iterations(most)), 1)
+                yield from islice((one for one in found if one.has_iterations(target.profile.most_iterations)), 1)
 
     def phase_loops(self, gates: int) -> int:
         """Bound a phase. With lengths, separate code may multiply only half of a tile. Drivers may keep it without lengths."""

@@ -58,18 +58,19 @@ class GpuTiling(Tiling):
         return self.loop.workgroups <= resident_workgroups(self.loop, target)
 
     def step_estimate(self, target: Target) -> float:
-        """Estimate a step: the longest of the bounds on a tile, and the time that parts wait for each other."""
+        """Estimate a step: the longest of the bounds on a tile, what nothing hides, and the time that parts wait."""
         loop, rates, phases = self.loop, target.gpu, self.problem.loop.phases
         # A lone subgroup waits for each result that it needs. A narrower one issues instructions faster
         narrower = loop.subgroup_size / target.info.subgroup_size if loop.subgroup_size else 1
         products = _CYCLES_OF_MULTIPLY_ADD * narrower * _multiply_adds(loop)
         alone = (_TILE_CYCLES + loop.rows * _ROW_CYCLES + products) / rates.clock + phases * _exposed(loop, rates)
-        step = loop.tiles_of_group * loop.turns * max(
-            _instructions(loop, rates), _shared(loop, rates), _cache(loop, rates), alone)
+        step = loop.tiles_of_group * loop.turns * (_farther(loop, rates) + max(
+            _instructions(loop, rates), _shared(loop, rates), _cache(loop, rates), alone))
         if loop.schedule == SEQUENCE:
             return step
         if loop.schedule != PERSISTENT:
-            return step + phases * target.profile.rates.dispatch + _kept(loop, rates)
+            of_step, kept = (_weights(loop, loads) for loads in (loop.group_loads, loop.group_loads - loop.streamed_loads))
+            return step + phases * target.profile.rates.dispatch + _kept(loop, rates) + rates.beyond_cache(kept, of_step)
         return step + phases * (rates.seen if loop.meeting == FLOW else rates.meeting)
 
     def start_seconds(self, target: Target) -> float:
@@ -133,9 +134,20 @@ def _shared(loop: GpuLoop, rates: GpuRates) -> float:
 
 def _cache(loop: GpuLoop, rates: GpuRates) -> float:
     """Estimate the seconds for the bytes from the second-level cache: streamed weights, h and the input's part."""
-    streamed = loop.workgroup * loop.streamed_loads * len(loop.problem.cell.gates) * 16
     h = 0 if loop.schedule == SEQUENCE else loop.rows * loop.vector_bytes
-    return loop.workgroups * (streamed + h + loop.rows * loop.turn_units * 16) / rates.cache_rate
+    streamed = loop.tiles * _weights(loop, loop.streamed_loads) / loop.turns
+    return (streamed + loop.workgroups * (h + loop.rows * loop.turn_units * 16)) / rates.cache_rate
+
+
+def _farther(loop: GpuLoop, rates: GpuRates) -> float:
+    """Estimate how many seconds more a tile's streamed weights and input's part take if that cache does not hold them all.
+
+    Nothing hides these: at the barriers of a turn, no loads are under way. Weights come once for all tiles of a turn.
+    """
+    x = loop.workgroups * loop.rows * loop.turn_units * 16
+    all_x = loop.problem.steps * x * loop.tiles_of_group * loop.turns
+    of_step = _weights(loop, loop.group_loads if loop.schedule == STEPPED else loop.streamed_loads)
+    return rates.beyond_cache(_weights(loop, loop.streamed_loads) / loop.turns, of_step) + rates.beyond_cache(x, all_x)
 
 
 def _exposed(loop: GpuLoop, rates: GpuRates) -> float:
@@ -145,10 +157,13 @@ def _exposed(loop: GpuLoop, rates: GpuRates) -> float:
 
 
 def _kept(loop: GpuLoop, rates: GpuRates) -> float:
-    """Estimate the seconds of loading the weights that stay, in all workgroups."""
-    loads = (loop.register_loads + loop.shared_loads) * len(loop.problem.cell.gates)
-    return rates.latency + loop.workgroups * loop.workgroup * loads * 16 / rates.cache_rate
+    """Estimate the seconds of loading the weights that stay, in all workgroups, from the second-level cache."""
+    return rates.latency + loop.tiles * _weights(loop, loop.group_loads - loop.streamed_loads) / rates.cache_rate
 
+
+def _weights(loop: GpuLoop, loads: int) -> int:
+    """Count the bytes of so many loads of each gate in all invocations that share a tile."""
+    return loop.problem.directions * loop.parts * loop.turns * loop.workgroup * loads * len(loop.problem.cell.gates) * 16
 
 
 def _multiply_adds(loop: GpuLoop) -> int:
@@ -193,7 +208,6 @@ def _exchanging(target: Target, tiling: GpuTiling) -> TimedDispatches:
                  push | place(first, last, 0, 0))
     if finish.writes:
         yield finish, None
-
 
 
 def _runner(tiling: GpuTiling) -> Callable[..., Dispatch]:
