@@ -150,7 +150,6 @@ def _kept(loop: GpuLoop, rates: GpuRates) -> float:
     return rates.latency + loop.workgroups * loop.workgroup * loads * 16 / rates.cache_rate
 
 
-
 def _multiply_adds(loop: GpuLoop) -> int:
     """Count the multiply-adds of an invocation for a turn."""
     return loop.group_loads * loop.problem.element.columns_per_load * loop.sum_registers
@@ -193,7 +192,6 @@ def _exchanging(target: Target, tiling: GpuTiling) -> TimedDispatches:
                  push | place(first, last, 0, 0))
     if finish.writes:
         yield finish, None
-
 
 
 def _runner(tiling: GpuTiling) -> Callable[..., Dispatch]:
