@@ -28,7 +28,6 @@ _UNUSED_SHARED_BYTES = 48
 _NARROW = 32  # a subgroup size that may be faster than a compiler's wider one, as an instruction takes half as long
 _REGISTERS_MARGIN = 1.15  # compilers take so many times the registers if a workgroup has room for them
 _NARROW_MARGIN = 1.25     # compilers take so many times the registers in narrow subgroups
-_MOST_FLOW_BYTES = 64 * 2**20  # most bytes of h that a chunk in flow stores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,17 +140,6 @@ class GpuLoop(LoopTiling):
         if self.schedule == STEPPED:
             return self.problem.steps * self.problem.loop.phases + 2
         return 2 * self.chunks + 1  # each chunk has a gpu/begin
-
-    @property
-    def meeting_kernel(self) -> str:
-        """The kernel of parts that wait for each other."""
-        return f"{self.kernel}_{self.meeting}{'_coherent' if self.coherent_flow else ''}"
-
-    @property
-    def most_flow_steps(self) -> int:
-        """How many steps a chunk in flow has at most."""
-        of_step = self.problem.loop.phases * self.problem.directions * self.problem.batch * self.vector_bytes
-        return max(1, _MOST_FLOW_BYTES // of_step)
 
     @property
     def constants(self) -> dict[str, int]:
