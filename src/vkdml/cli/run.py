@@ -157,15 +157,10 @@ def compared(value: Any, expected: Any, types: Iterable[str] = (), wide: Any = N
     compare, or the shapes differ.
     """
     ours, theirs, without = common.leaves(value), common.leaves(expected), common.leaves(wide)
-    if ours.keys() != theirs.keys():
-        return _report([], agrees=False)
-    rows = [_of_array(ours[place], theirs[place], types, without.get(place)) for place in ours]
-    return _report([row for row, _ in rows if row], agrees=all(agrees for _, agrees in rows))
-
-
-def _report(errors: list[tuple[float, float, float]], agrees: bool) -> dict[str, Any]:
-    largest: list[float | None] = [float(np.max(column)) for column in zip(*errors)] or [None] * 3
-    return {**dict(zip(("absolute", "relative", "ulp"), largest)), "agrees": agrees}
+    is_alike = ours.keys() == theirs.keys()
+    rows = [_of_array(ours[place], theirs[place], types, without.get(place)) for place in ours if is_alike]
+    largest: list[float | None] = [float(np.max(column)) for column in zip(*(row for row, _ in rows if row))] or [None] * 3
+    return {**dict(zip(("absolute", "relative", "ulp"), largest)), "agrees": is_alike and all(agrees for _, agrees in rows)}
 
 
 def _of_array(array: np.ndarray, expected: np.ndarray, types: Iterable[str], wide: np.ndarray | None

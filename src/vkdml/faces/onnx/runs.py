@@ -133,7 +133,7 @@ class DeviceRun:
     def problems(self, part: RecurrentNode) -> list[Problem]:
         """What a recurrent node computed in the last runs, each of the last few sizes once."""
         calls = list(self._calls.values())  # another thread may call meanwhile
-        return part.problems() + [call.problems[part] for call in calls if isinstance(call, _Call)]
+        return part.session.problems() + [call.problems[part] for call in calls if isinstance(call, _Call)]
 
     def _made(self, device: Device, fed: Mapping[str, np.ndarray]) -> _Call | bool:
         """A call for arrays of these sizes. False where there can be none: node by node they are right, or refused by one."""

@@ -59,14 +59,28 @@ class GpuTiling(Tiling):
         return self.loop.workgroups <= resident_workgroups(self.loop, target)
 
     def step_estimate(self, target: Target) -> float:
-        """Estimate a step: the longest of the bounds on a tile, and the time that parts wait for each other."""
-        loop, rates, phases = self.loop, target.gpu, self.problem.loop.phases
-        # A lone subgroup waits for each result that it needs. A narrower one issues instructions faster
-        narrower = loop.subgroup_size / target.info.subgroup_size if loop.subgroup_size else 1
-        products = _CYCLES_OF_MULTIPLY_ADD * narrower * _multiply_adds(loop)
-        alone = (_TILE_CYCLES + loop.rows * _ROW_CYCLES + products) / rates.clock + phases * _exposed(loop, rates)
-        step = loop.tiles_of_group * loop.turns * max(
-            _instructions(loop, rates), _shared(loop, rates), _cache(loop, rates), alone)
+        """Estimate a step: the longest of several bounds on a turn of a tile, and the time that parts wait for each other.
+
+        The bounds are the instructions and the bytes from shared memory, on the unit with most workgroups; the bytes from the
+        second-level cache: streamed weights, h and the input's part; and a lone subgroup, which waits for each result that it
+        needs. Nothing hides the waiting for h or for the first streamed weights, and for barriers, in a phase.
+        """
+        loop, rates, phases, gates = self.loop, target.gpu, self.problem.loop.phases, len(self.problem.cell.gates)
+        of_unit = ceil_div(loop.workgroups, rates.units)
+        products = loop.group_loads * self.problem.element.columns_per_load * loop.sum_registers  # of an invocation
+        others = _TILE_INSTRUCTIONS + loop.rows * _ROW_INSTRUCTIONS
+        issued = of_unit * loop.workgroup * (products + others) / (rates.lanes * rates.clock)
+        vectors = loop.group_loads * self.problem.element.vecs_per_load * loop.rows
+        read = loop.workgroup * 16 * (vectors + loop.shared_loads * gates)
+        shared = of_unit * read / (rates.shared_rate * rates.clock)
+        streamed = loop.workgroup * loop.streamed_loads * gates * 16
+        h = 0 if loop.schedule == SEQUENCE else loop.rows * loop.vector_bytes
+        cached = loop.workgroups * (streamed + h + loop.rows * loop.turn_units * 16) / rates.cache_rate
+        waits = loop.schedule != SEQUENCE or loop.streamed_loads > 0
+        exposed = waits * rates.latency + _SYNCHRONIZATION_CYCLES / rates.clock
+        narrower = loop.subgroup_size / target.info.subgroup_size if loop.subgroup_size else 1  # it issues faster
+        cycles = _TILE_CYCLES + loop.rows * _ROW_CYCLES + _CYCLES_OF_MULTIPLY_ADD * narrower * products
+        step = loop.tiles_of_group * loop.turns * max(issued, shared, cached, cycles / rates.clock + phases * exposed)
         if loop.schedule == SEQUENCE:
             return step
         if loop.schedule != PERSISTENT:
@@ -117,44 +131,10 @@ class GpuTiling(Tiling):
         return in_order(target, self) if self.loop.schedule == SEQUENCE else _exchanging(target, self)
 
 
-# The model of costs, for one turn of a tile in all workgroups
-
-def _instructions(loop: GpuLoop, rates: GpuRates) -> float:
-    """Estimate the seconds in which a unit issues the instructions of all its workgroups."""
-    products = loop.workgroup * _multiply_adds(loop)
-    others = loop.workgroup * (_TILE_INSTRUCTIONS + loop.rows * _ROW_INSTRUCTIONS)
-    return ceil_div(loop.workgroups, rates.units) * (products + others) / (rates.lanes * rates.clock)
-
-
-def _shared(loop: GpuLoop, rates: GpuRates) -> float:
-    """Estimate the seconds for the bytes from shared memory."""
-    vectors = loop.group_loads * loop.problem.element.vecs_per_load * loop.rows
-    size = loop.workgroup * 16 * (vectors + loop.shared_loads * len(loop.problem.cell.gates))
-    return ceil_div(loop.workgroups, rates.units) * size / (rates.shared_rate * rates.clock)
-
-
-def _cache(loop: GpuLoop, rates: GpuRates) -> float:
-    """Estimate the seconds for the bytes from the second-level cache: streamed weights, h and the input's part."""
-    streamed = loop.workgroup * loop.streamed_loads * len(loop.problem.cell.gates) * 16
-    h = 0 if loop.schedule == SEQUENCE else loop.rows * loop.vector_bytes
-    return loop.workgroups * (streamed + h + loop.rows * loop.turn_units * 16) / rates.cache_rate
-
-
-def _exposed(loop: GpuLoop, rates: GpuRates) -> float:
-    """Estimate the waiting that nothing hides, in a phase: for h or the first streamed weights, and for its barriers."""
-    waits = loop.schedule != SEQUENCE or loop.streamed_loads > 0
-    return waits * rates.latency + _SYNCHRONIZATION_CYCLES / rates.clock
-
-
 def _kept(loop: GpuLoop, rates: GpuRates) -> float:
     """Estimate the seconds of loading the weights that stay, in all workgroups."""
     loads = (loop.register_loads + loop.shared_loads) * len(loop.problem.cell.gates)
     return rates.latency + loop.workgroups * loop.workgroup * loads * 16 / rates.cache_rate
-
-
-def _multiply_adds(loop: GpuLoop) -> int:
-    """Count the multiply-adds of an invocation for a turn."""
-    return loop.group_loads * loop.problem.element.columns_per_load * loop.sum_registers
 
 
 # Dispatches
