@@ -186,7 +186,7 @@ def _states(problem: Problem, arrays: Mapping[str, np.ndarray], sequence: np.nda
             _store(results, block, of_weights(w, r, *columns_of)(x_columns, h_columns))
             continue
         # The weights are multiplied by all columns at once; a step then gets slices of columns instead of numbers
-        step = of_weights([_Product(gate, x_columns) for gate in w], [_Product(gate, h_columns) for gate in r], *columns_of)
+        step = of_weights([gate @ x_columns for gate in w], [gate @ h_columns for gate in r], *columns_of)
         places = range(start, min(start + at_once, problem.steps))
         for place in reversed(places) if reverse else places:
             first = is_first[place]
@@ -195,16 +195,6 @@ def _states(problem: Problem, arrays: Mapping[str, np.ndarray], sequence: np.nda
             h, c = step(columns, columns, c)
             _store(results, slice(place, place + 1), (h, c))
     return results
-
-
-class _Product:
-    """The product of a matrix and all columns. `product @ slice` picks some of its columns."""
-
-    def __init__(self, matrix: np.ndarray, columns: Bounded) -> None:
-        self._product = matrix @ columns
-
-    def __matmul__(self, columns: slice) -> Bounded:
-        return self._product[columns]
 
 
 def _store(results: list[tuple[np.ndarray, np.ndarray]], steps: slice, states: Sequence[Bounded]) -> None:

@@ -74,7 +74,11 @@ def check_graph(desc: DML_GRAPH_DESC, problems: Sequence[CheckedOperator]) -> Gr
         before[target].add(source)
     _check_connected(desc, problems, names)
     tensors = _tensors(problems, names)
-    return Graph(_problem(desc, problems[0], tensors), _order(before), tuple(names),
+    inputs = tuple(f"input {place}" for place in range(counts["InputCount"]))
+    outputs = tuple(f"output {place}" for place in range(counts["OutputCount"]))
+    given = {name: tensors.get(name) for name in (*inputs, *outputs)}
+    problem = CheckedOperator(NAME, problems[0].element, given, inputs, outputs, weights=inputs)
+    return Graph(problem, _order(before), tuple(names),
                  {name: tensor.size_in_bytes for name, tensor in tensors.items() if name.startswith("node")})
 
 
@@ -154,13 +158,6 @@ def _tensors(problems: Sequence[CheckedOperator], names: Sequence[Mapping[str, s
             tensors[name] = replace(known, size_in_bytes=max(known.size_in_bytes, here.size_in_bytes),
                                     alignment=max(known.alignment, here.alignment))
     return tensors
-
-
-def _problem(desc: DML_GRAPH_DESC, first: CheckedOperator, tensors: Mapping[str, Tensor]) -> CheckedOperator:
-    inputs = tuple(f"input {place}" for place in range(desc.InputCount))
-    outputs = tuple(f"output {place}" for place in range(desc.OutputCount))
-    given = {name: tensors.get(name) for name in (*inputs, *outputs)}
-    return CheckedOperator(NAME, first.element, given, inputs, outputs, weights=inputs)
 
 
 def _order(before: Sequence[set[int]]) -> tuple[int, ...]:

@@ -36,9 +36,7 @@ class GpuTiling(Tiling):
     loop: GpuLoop
     projection: GpuProjection
 
-    @staticmethod
-    def whole_units(target: Target) -> int:
-        return whole_units(target)
+    whole_units = staticmethod(whole_units)
 
     @staticmethod
     def tilings(target: Target) -> Iterator[Tiling]:
