@@ -116,27 +116,13 @@ class Store:
     def _drop(self, key: Hashable) -> None:
         entry = self._entries.pop(key)
         self.size -= entry.size
-        _log.info("dropped from the store: %s, %d bytes; %d of at most %d bytes are kept", _kind(key), entry.size, self.size,
+        kind = key[0] if isinstance(key, tuple) else key
+        _log.info("dropped from the store: %s, %d bytes; %d of at most %d bytes are kept", kind, entry.size, self.size,
                   self.limit)
         for lease in list(entry.leases):
             if key in lease.keys:
                 lease.keys.clear()
                 lease.lost()
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def sizes(self) -> dict[str, int]:
-        """Return the bytes of the entries by kind, which is the first part of a key."""
-        sizes: dict[str, int] = {}
-        for key, entry in self._entries.items():
-            sizes[_kind(key)] = sizes.get(_kind(key), 0) + entry.size
-        return sizes
-
-
-def _kind(key: Hashable) -> str:
-    """Return the kind of an entry, the first part of its key."""
-    return str(key[0] if isinstance(key, tuple) else key)
 
 
 DEFAULT_SHARE = 0.8  # the part of the device's heap that vkdml uses; other programs need some too
@@ -248,6 +234,3 @@ class Recent(Generic[T]):
 
     def values(self) -> list[T]:
         return list(self._values.values())
-
-    def __len__(self) -> int:
-        return len(self._values)
