@@ -24,6 +24,7 @@ def test_what_was_not_used_for_the_longest_is_dropped():
     assert (keys(store), store.size, len(store)) == ("cad", 30, 3)
     assert store.get(("a",), lambda: pytest.fail("it is there"), 10) == "A"
     store.limit = 10
+    store.drop_oldest()
     assert (keys(store), store.sizes()) == ("a", {"a": 10})
 
 

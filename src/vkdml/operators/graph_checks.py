@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from ..errors import InvalidArgumentError, shown
@@ -164,13 +165,8 @@ def _problem(desc: DML_GRAPH_DESC, first: CheckedOperator, tensors: Mapping[str,
 
 def _order(before: Sequence[set[int]]) -> tuple[int, ...]:
     """Sort the nodes so that each comes after its sources. before: the sources of each node."""
-    order: list[int] = []
-    left = dict(enumerate(before))
-    while left:
-        ready = [node for node, sources in left.items() if not sources & left.keys()]
-        if not ready:
-            raise InvalidArgumentError(NAME, "IntermediateEdges", f"a circle of nodes {', '.join(map(str, left))}", "no circle")
-        order += ready
-        for node in ready:
-            del left[node]
-    return tuple(order)
+    try:
+        return tuple(TopologicalSorter(dict(enumerate(before))).static_order())
+    except CycleError as error:
+        circle = ", ".join(map(str, sorted(set(error.args[1]))))
+        raise InvalidArgumentError(NAME, "IntermediateEdges", f"a circle of nodes {circle}", "no circle") from None

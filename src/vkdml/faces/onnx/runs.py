@@ -133,11 +133,11 @@ class DeviceRun:
     def problems(self, part: RecurrentNode) -> list[Problem]:
         """What a recurrent node computed in the last runs, each of the last few sizes once."""
         calls = list(self._calls.values())  # another thread may call meanwhile
-        return part.problems() + [call.problems[part] for call in calls if isinstance(call, _Call)]
+        return part.session.problems() + [call.problems[part] for call in calls if isinstance(call, _Call)]
 
     def _made(self, device: Device, fed: Mapping[str, np.ndarray]) -> _Call | bool:
         """A call for arrays of these sizes. False where there can be none: node by node they are right, or refused by one."""
-        self._calls.drop_where(lambda call: isinstance(call, _Call) and call.is_lost())
+        self._calls.drop_where(lambda call: isinstance(call, _Call) and call.execution.gpu.driver.lost is not None)
         trace = _Trace(self._constants, fed, self._moved)
         try:
             for part in self.parts:
@@ -322,10 +322,6 @@ class _Call:
                          for node, problem in self.problems.items() if problem.has(LENGTHS)]
         self._is_in_pairs = any(problem.element.pairs for problem in self.problems.values())
         self.execution = Execution(device.gpu, device.share, trace.nodes, self._results, options, contents, constants=constants)
-
-    def is_lost(self) -> bool:
-        """True if the device is lost."""
-        return self.execution.gpu.driver.lost is not None
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs, in order."""
