@@ -10,8 +10,9 @@
 # make setup-conformance    install only what `vkdml conformance` needs; likewise setup-bench, setup-docs, setup-test
 # make vulkan-extras        fetch a validation layer and a second driver into .vulkan/
 # make validate             the schedules under synchronization validation
-# make gpu-check            what real GPUs' compilers make of the kernels, on a machine without a GPU, and all schedules on such
-#                           GPUs under validation; fetches drivers into .gpu-drivers/, writes gpu-check-report/
+# make gpu-check            what real GPUs' compilers make of the kernels, on a machine without a GPU, all schedules on such GPUs
+#                           under validation, and what calls ask of drivers; fetches drivers into .gpu-drivers/, writes
+#                           gpu-check-report/
 # make gpu-report           on a machine with a GPU: what is right on it, how fast it is and what was expected, all in gpu-report/
 # make hostile              an hour of all kernels but cpu/ on an interpreted device that does whatever Vulkan allows; no driver needed
 # make radeon               the kernels' machine code for AMD GPUs, executed by an emulator beneath Mesa's driver: some minutes; MINUTES=60
@@ -76,7 +77,8 @@ validate: setup-conformance
 
 gpu-check: setup-conformance vulkan-extras
 	@lab/vkdml_lab/gpu/fetch .gpu-drivers
-	@$(VENV_PYTHON) -m vkdml_lab.gpu.validate; validated=$$?; $(VENV_PYTHON) -m vkdml_lab.gpu.check && exit $$validated
+	@$(VENV_PYTHON) -m vkdml_lab.gpu.validate; failed=$$?; $(VENV_PYTHON) -m vkdml_lab.gpu.calls || failed=1; \
+		$(VENV_PYTHON) -m vkdml_lab.gpu.check && exit $$failed
 
 gpu-report: setup-conformance setup-bench
 	@$(VENV_PYTHON) -m vkdml gpu-report

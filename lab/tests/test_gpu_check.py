@@ -5,6 +5,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from vkdml.engine.vulkan.spirv import load
@@ -18,7 +19,7 @@ from vkdml_lab.gpu.drivers import INSTALLED, ROOT
 from vkdml_lab.gpu.gpus import GPUS
 from vkdml_lab.gpu.measure import ATOMICS, BARRIER, DEFAULT, FLOW, SCRATCH_ACCESSES, SEQUENCE, STEPPED, TRIED, Part
 from vkdml_lab.gpu.model import Estimate
-from vkdml_lab.gpu.sharing import ARRIVALS, COUNTERS, STORES, VECTORS, WORDS
+from vkdml_lab.gpu.sharing import ARRIVALS, COUNTERS, GATES, STORES, VECTORS, WORDS
 from vkdml_lab.gpu.steps import LoopStep
 from vkdml_lab.suite.devices import GPUS as DEVICES
 
@@ -49,6 +50,37 @@ def test_a_few_pipelines(compiler, case, plan):
     assert {one.demand for one in held} >= set(DEMANDS[:4])
     # Times are of what is fetched; an installed Mesa is older
     assert not [one for one in held if not one.is_kept and "times.py" not in one.demand.what]
+
+
+def _with_plain_gates(spirv):
+    """SPIR-V whose first buffer is not volatile, as the gates' was once."""
+    words, instructions, at = np.frombuffer(spirv, "<u4"), [], 5
+    while at < len(words):
+        instructions.append(words[at:at + (words[at] >> 16)])
+        at += words[at] >> 16
+    of = {opcode: [one for one in instructions if one[0] & 0xFFFF == opcode] for opcode in (32, 59, 71)}
+    variables = {one[1] for one in of[71] if one[2] == 33 and one[3] == 0}  # OpDecorate Binding 0
+    pointers = {one[1] for one in of[59] if one[2] in variables}
+    blocks = {one[3] for one in of[32] if one[1] in pointers}
+    kept = [one for one in instructions if not (one[0] & 0xFFFF == 72 and one[1] in blocks and one[3] == 21)]  # Volatile
+    assert len(kept) == len(instructions) - 1
+    return np.concatenate([words[:5], *kept]).tobytes()
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("plan", [FLOW, BARRIER])
+def test_gates_that_are_not_volatile_break_a_demand(compiler, plan, monkeypatch):
+    """Their load is where the compiler puts it."""
+    def broken():
+        found = measure.parts(compiler, compiler.device_info(), Case("lstm", (100, 1, 128, 128)), {plan: measure.FORCED[plan]})
+        return {one.demand.what for one in demands.hold(found) if not one.is_kept and "times.py" not in one.demand.what}
+
+    assert broken() == set()
+    compile_spirv = compiler.compile_spirv
+    monkeypatch.setattr(compiler, "_specialized", {})
+    monkeypatch.setattr(compiler, "compile_spirv", lambda name, spirv, *others: compile_spirv(
+        name, _with_plain_gates(spirv) if "lstm" in name else spirv, *others))
+    assert "loads of the gates before the first barrier or poll of a step, for a row" in broken()
 
 
 @pytest.mark.device
@@ -94,7 +126,8 @@ def counted(counts):
     (counted({VECTORS: 0}), "barrier: loads of h past the core's cache, for a phase"),
     (counted({COUNTERS: 0}), "barrier: loops that poll the counter past the core's cache, for a phase"),
     (counted({ARRIVALS: 0}), "barrier: arrivals after all of the workgroup have stored, for a phase"),
-    (counted({STORES: 0}), "stores of h that other cores see, for a phase")])
+    (counted({STORES: 0}), "stores of h that other cores see, for a phase"),
+    (counted({GATES: 0.5}), "loads of the gates before the first barrier or poll of a step, for a row")])
 def test_what_breaks_a_demand(broken, what):
     assert [one.demand.what for one in demands.hold([broken]) if not one.is_kept] == [what]
     text, all_kept = check.breaches(demands.hold([broken, part(spills=0)]))
@@ -106,8 +139,8 @@ def test_what_breaks_a_demand(broken, what):
     ("gpu/gru_flow", FLOW), ("gpu/lstm_flow_coherent", FLOW), ("gpu/rnn_barrier", BARRIER), ("gpu/gru_stepped", None), ("gpu/gru", None)])
 def test_variants_are_counted(kernel, meeting):
     """What a kernel shares is looked at under any name that a variant may have."""
-    one = part()
-    counted = measure._counts(replace(one, dispatch=replace(one.dispatch, kernel=kernel, constants={"WORKGROUP": 128, "PHASES": 1}),
+    one, constants = part(), {"WORKGROUP": 128, "PHASES": 1, "GATES": 3, "ROWS": 1, "COLUMN_GROUPS": 4, "TILE_VECS": 64}
+    counted = measure._counts(replace(one, dispatch=replace(one.dispatch, kernel=kernel, constants=constants),
                                       pipeline=replace(one.pipeline, assembly="Assembly\n\ts_endpgm\n")))
     assert (WORDS in counted, COUNTERS in counted) == (meeting == FLOW, meeting == BARRIER)
 

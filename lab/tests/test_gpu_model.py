@@ -15,7 +15,7 @@ from vkdml_lab.gpu.model import LATENCY, estimate, iteration
 from vkdml_lab.gpu.steps import BARRIER_SECONDS, DISPATCH_SECONDS, LoopStep, step_of
 
 RATES = replace(GPUS["unknown"], units=4, clock=1e9, simds=2, simd_lanes=32, subgroups=16, unit_shared_bytes=65536, shared_rate=128,
-                unit_cache_rate=64, cache_rate=1e12)
+                cache_rate=1e12)
 GPU = Gpu("made up", DESKTOP, "", "", {}, RATES)
 
 
@@ -119,13 +119,26 @@ def dispatch(kernel, **constants):
     return Dispatch(kernel, sizes | constants, {}, (), (1, 1, 1), {"batch": 64, "tiles": 4})
 
 
-@pytest.mark.parametrize(("kernel", "step"), [
-    ("gpu/gru", LoopStep(True, (64, 2), passes=128, own_loads=1, in_loop=True)),
-    ("gpu/gru_stepped", LoopStep(False, (8, 2), waits=2 * DISPATCH_SECONDS, passes=16, own_loads=1, in_loop=True)),
-    ("gpu/gru_barrier", LoopStep(True, (8, 2), waits=2 * BARRIER_SECONDS, passes=16, own_loads=1, in_loop=True)),
-    ("gpu/lstm_flow", LoopStep(True, (8, 2), wait_cycles=1500, passes=16, own_loads=1, in_loop=True))])
-def test_steps(kernel, step):
-    assert step_of(dispatch(kernel)) == step
+LOAD_OF_ALL = 128 * 3 * 16  # bytes of a load of each gate in a workgroup's invocations
+
+
+@pytest.mark.parametrize(("kernel", "step", "weights", "loaded"), [
+    ("gpu/gru", LoopStep(True, (64, 2), passes=128, own_loads=1, in_loop=True), 64 * 6, 64 * 6),
+    ("gpu/gru_stepped", LoopStep(False, (8, 2), waits=2 * DISPATCH_SECONDS, passes=16, own_loads=1, in_loop=True), 8, 2 + 8 * 6),
+    ("gpu/gru_barrier", LoopStep(True, (8, 2), waits=2 * BARRIER_SECONDS, passes=16, own_loads=1, in_loop=True), 6, 8 * 6),
+    ("gpu/lstm_flow", LoopStep(True, (8, 2), wait_cycles=1500, passes=16, own_loads=1, in_loop=True), 6, 8 * 6)])
+def test_steps(kernel, step, weights, loaded):
+    assert step_of(dispatch(kernel)) == replace(step, weights=weights * LOAD_OF_ALL, loaded=loaded * LOAD_OF_ALL)
+
+
+def test_weights_that_no_cache_holds_come_from_memory():
+    held, too_large = RATES.cache_bytes, RATES.cache_bytes + 16
+    assert made(LoopStep(True, (10,), weights=held, loaded=held)).limits["memory"] == held / RATES.cache_rate * RATES.clock
+    found = made(LoopStep(True, (10,), weights=too_large, loaded=2 * too_large))
+    assert found.seconds == pytest.approx(2 * too_large / RATES.memory_rate)
+    several = made(LoopStep(True, (10,), weights=too_large, loaded=4 * too_large), workgroups=8, shared=40000)
+    assert several.rounds == 2
+    assert several.seconds == pytest.approx(4 * too_large / RATES.memory_rate), "of all rounds together"
 
 
 def test_loops_that_run_once_are_none():

@@ -6,6 +6,7 @@ import pytest
 
 from vkdml_lab.gpu.compiler import Pipeline
 from vkdml_lab.gpu.gpus import GPUS
+from vkdml_lab.gpu.loops import of_products
 from vkdml_lab.gpu.sharing import (
     ARRIVALS,
     COUNTERS,
@@ -14,6 +15,7 @@ from vkdml_lab.gpu.sharing import (
     VECTORS,
     WORDS,
     atomics_of_elements,
+    loads_before_waiting,
     scratch_accesses,
     shared,
 )
@@ -212,6 +214,23 @@ def test_what_stands_before_an_arrival(gpu):
     fence = second if gpu == "rtx3090" else first
     assert counted(gpu, False, is_alone=True, arrival=fence)[ARRIVALS] == 1
     assert counted(gpu, False, is_alone=True, arrival="")[ARRIVALS] == 0
+
+
+@pytest.mark.parametrize("gpu", WRITTEN)
+@pytest.mark.parametrize("in_flow", [True, False])
+def test_loads_before_a_step_waits(gpu, in_flow):
+    """The gates' load stands at the head of the step, or behind the poll or barrier, where a compiler may put it."""
+    lines = WRITTEN[gpu]
+    load, wait = lines.word[0], lines.word[0] if in_flow else lines.arrival[gpu != "rtx3090"]
+
+    def ahead(before, after):
+        text = lines.shown[not in_flow].format(before=before if in_flow else "", word=wait if in_flow else before + wait,
+                                               products=4 * lines.shown[2] + after, store=lines.store[0], arrival="", add="",
+                                               counter=lines.counter[0])
+        return loads_before_waiting(of_products(code(text)), 16, 16)
+
+    assert ahead(load, "") == ahead(2 * load, load) / 2 == 1
+    assert ahead("", load) == 0
 
 
 def test_every_gpu_has_its_memory():

@@ -1,4 +1,8 @@
-// Defines multiply_input, which adds the products of the ROWS rows of X that start at x_start with the packed input weights.
+// Defines multiply_input, which adds the products of the ROWS rows of X that start at x_start with the packed input weights. A
+// kernel that keeps a tile's X in private memory defines X_VECTOR(row, vec) before including this.
+#ifndef X_VECTOR
+#define X_VECTOR(row, vec) load_x(x_start[row], vec)
+#endif
 uint x_start[ROWS];
 
 void set_input_bias(out vec4 sums[TILE], uint direction, uint unit)
@@ -13,5 +17,5 @@ void set_input_bias(out vec4 sums[TILE], uint direction, uint unit)
 #define DOT_WEIGHTS input_weights
 #define DOT_ROWS ROWS
 #define DOT_LOADS INPUT_LOADS
-#define DOT_VECTOR(row, vec) load_x(x_start[row], vec)
+#define DOT_VECTOR(row, vec) X_VECTOR(row, vec)
 #include "dot.glsl"

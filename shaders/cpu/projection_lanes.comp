@@ -10,6 +10,13 @@
 #include "../common/samples.glsl"
 #include "packed.glsl"
 #include "tile_of_units.glsl"
+
+// If a workgroup has several turns of units, X of its tile stays in private memory, because loads from a buffer are slow: each
+// invocation keeps a vec4 of each block of a row.
+const bool KEEPS_X = PART_UNITS > WORKGROUP * UNITS_AT_ONCE;
+const uint INPUT_BLOCKS = INPUT_LOADS / LOADS_PER_BLOCK;
+vec4 x_of_tile[KEEPS_X ? ROWS * INPUT_BLOCKS : 1];
+#define X_VECTOR(row, vec) (KEEPS_X ? x_of_tile[(row) * INPUT_BLOCKS + (vec) / LANES] : load_x(x_start[row], vec))
 #include "multiply_input.glsl"
 
 // Spreads work evenly over cores. llvmpipe gives each core consecutive workgroups, and with lengths the last tiles may be
@@ -37,13 +44,18 @@ void multiply_tile(uint direction, uint tile)
     }
     if (!any_valid) return;
 
-    uint unit = gl_WorkGroupID.x * WORKGROUP * UNITS_AT_ONCE + gl_LocalInvocationID.x;
-    vec4 sums[TILE];
-    set_input_bias(sums, direction, unit);
-    multiply_input(sums, direction, 0, GATES, unit);
-    ROW_LOOP for (uint i = 0; i < TILE; ++i) {
-        uint start = row_start[i % ROWS];
-        if (start != NOWHERE) gates[gates_place(start, unit + i / ROWS * WORKGROUP)] = floatBitsToUint(pick(sums, i));
+    if (KEEPS_X) ROW_LOOP for (uint r = 0; r < ROWS; ++r)
+        ROW_LOOP for (uint block = 0; block < INPUT_BLOCKS; ++block)
+            x_of_tile[r * INPUT_BLOCKS + block] = load_x(x_start[r], block * LANES + LANE);
+    uint first_unit = gl_WorkGroupID.x * PART_UNITS, end_unit = min(first_unit + PART_UNITS, UNITS);
+    for (uint unit = first_unit + gl_LocalInvocationID.x; unit < end_unit; unit += WORKGROUP * UNITS_AT_ONCE) {
+        vec4 sums[TILE];
+        set_input_bias(sums, direction, unit);
+        multiply_input(sums, direction, 0, GATES, unit);
+        ROW_LOOP for (uint i = 0; i < TILE; ++i) {
+            uint start = row_start[i % ROWS];
+            if (start != NOWHERE) gates[gates_place(start, unit + i / ROWS * WORKGROUP)] = floatBitsToUint(pick(sums, i));
+        }
     }
 }
 

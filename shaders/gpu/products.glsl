@@ -176,7 +176,8 @@ vec4 recurrent_part(uint r, uint first, uint end)
 }
 
 // The input's part of the gates, from gpu/projection.comp: [step][direction][row][unit], a vec4 with a component for each gate.
-layout(binding = 0) readonly buffer Gates { uvec4 gates[]; };
+// It is volatile so that no compiler moves its loads behind a wait, where nothing hides them.
+layout(binding = 0) readonly volatile buffer Gates { uvec4 gates[]; };
 
 vec4 input_part(uint step, uint row)
 {

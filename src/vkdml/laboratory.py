@@ -15,12 +15,11 @@ from unittest.mock import patch
 from .cli.common import DEVICE, add_common, count, existing_file, print_json, read_npy
 
 # Devices, kernels, recorded commands; plans tried on a problem's tensors; the tuner, and the folder of its choices
-from .engine import compiled
 from .engine.commands import Commands
 from .engine.trust import self_test
 from .engine.trust.choices import folder as folder_of_choices
-from .engine.trust.self_test import PLAIN_PROBLEMS, kind_of, plans_of, problem_of, types_of
-from .engine.trust.trial import Meeting, Run, Trial, plans_of_test, workgroups_meet
+from .engine.trust.self_test import PLAIN_PROBLEMS, samples_of, types_of
+from .engine.trust.trial import Meeting, Run, Trial, plans_of_test, random_memory, workgroups_meet
 from .engine.trust.tuner import ON, Tuner, likely
 from .engine.vulkan import driver, files, queries, structures, system
 from .engine.vulkan import gpu as devices
@@ -52,7 +51,7 @@ from .planning.device_info import DeviceInfo
 from .planning.dispatches import Dispatch
 from .planning.gpus import GPUS, GpuRates
 from .planning.loop_dispatches import time_loop
-from .planning.options import BARRIER, FLOW, PERSISTENT, SCHEDULES, SEQUENCE, STEPPED
+from .planning.options import BARRIER, FLOW, PERSISTENT, SCHEDULES, SEQUENCE, STEPPED, Options
 from .planning.plain import plan as plan_plain
 from .planning.plan import Plan, best, best_of_each_way, described, plan, plan_of, tilings
 from .planning.profiles import PRIVATE_ARRAYS, PROFILES, DeviceProfile, Rates, compute_units, gpu_rates, profile
@@ -72,8 +71,9 @@ def plans_of_first_call(problem: Problem, info: DeviceInfo) -> dict[str, list[Pl
     target = Target(problem, info)
     timed = likely(target)
     meetings = dict.fromkeys((tiling.loop.meeting, tiling.loop.subgroup_size) for tiling in timed if tiling.loop.meeting)
-    return {"its plan": [plan(problem, info)],
-            "self-test": list(plans_of(info, problem_of(kind_of(problem), problem.element))),
+    first = plan(problem, info)
+    return {"its plan": [first],
+            "self-test": [sample for _, sample in samples_of(info, problem, first, Options())],
             "meetings": [one for meeting in meetings for one in plans_of_test(info, Meeting(problem.cell, *meeting))],
             "tuning": [plan_of(target, tiling) for tiling in timed]}
 
@@ -95,7 +95,7 @@ def with_timeout(seconds: float) -> Iterator[None]:
 @contextmanager
 def without_float64_check() -> Iterator[None]:
     """Let devices that fail the self-test of float64 compute in it, in this context."""
-    with patch.object(compiled, "check_float64"):
+    with patch.object(self_test, "check_float64"):
         yield
 
 

@@ -53,7 +53,7 @@ def recorded(*operations, host_memory=False, starts=()):
         else:
             reads, writes = (frozenset(memory[name] for name in names.split()) for names in text.split(">"))
             commands.dispatch(SimpleNamespace(text=text, reads=reads - writes, writes=writes), {}, text in starts)
-    commands._runs(())
+    commands._submissions((), ())
     return gpu.all
 
 

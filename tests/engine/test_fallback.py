@@ -1,81 +1,108 @@
-"""What gives up is done in the other way."""
+"""What gives up is done in the other way: a part of a recording, or all of an execution."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import vkdml
-from tests.engine.ready import table_of
-from vkdml.engine.trust.trial import Attempts, Fallback
+from vkdml.engine.commands import Attempts, Commands
+from vkdml.engine.vulkan.gpu import Gpu, Submission
+from vkdml.planning.plan import Plan
 from vkdml_lab.suite.support import tensor
 
 WORD = 2  # of the state, that says that the attempt gave up
 
 
-@pytest.fixture
-def gpu(device, memory):
-    return device.gpu
+@pytest.fixture(params=[False, True], ids=["all again", "in its place"])
+def merges(request):
+    """Whether host and device may write different parts, as in recordings; then nothing else is done again."""
+    return request.param
 
 
 class Scene:
-    """An attempt that copies `given` to the state, and a fallback that copies `given` to `result`."""
+    """An attempt that adds `given` to the state, a fallback that copies `given` to `result`, and a readback of `result`."""
 
-    def __init__(self, device, goes_on=True):
-        self.device = device
-        self.given, self.state, self.result = (device.upload(np.zeros(4, np.float32)) for _ in range(3))
-        self.recorded = []
-        self.fails = False
-        self.attempts = Attempts(goes_on)
-        self.fallback = Fallback(device.gpu, lambda commands: self.record(commands, "attempt", self.state), (self.state, WORD),
-                                 lambda commands: self.record(commands, "fallback", self.result), self.attempts)
-
-    def record(self, commands, way, target):
-        self.recorded.append(way)
-        commands.call(self.fail if way == "attempt" else lambda: None)
+    def __init__(self, device, merges, goes_on=True):
+        self.buffers = {name: device.upload(np.zeros(4, np.float32)) for name in ("given", "state", "result")}
+        self.given, self.state, self.result = self.buffers.values()
         floats = tensor(4)
+        add = vkdml.DML_ELEMENT_WISE_ADD_OPERATOR_DESC(ATensor=floats, BTensor=floats, OutputTensor=floats)
         copy = vkdml.DML_ACTIVATION_IDENTITY_OPERATOR_DESC(InputTensor=floats, OutputTensor=floats)
-        table = table_of(self.device, copy, [self.given], [target])
-        table.dispatchable.record(commands, table.parts[0].bound, None)
-
-    def fail(self):
-        self.seen = self.state.download((4,))[WORD:].tolist()
-        if self.fails:
-            raise vkdml.DriverError("lost")
+        plan = Plan((), dispatches(device, add, ATensor="state", BTensor="given", OutputTensor="state"), {},
+                    dispatches(device, copy, InputTensor="given", OutputTensor="result"), ("state", WORD))
+        self.attempts = Attempts(goes_on)
+        self.commands = Commands(device.gpu, merges)
+        self.commands.execution(plan, self.buffers, self.attempts)
+        self.commands.readback(self.result)
 
     def run(self, *given):
         """What the fallback wrote."""
         self.given.upload(np.array(given, np.float32))
         self.result.upload(np.zeros(4, np.float32))
-        self.fallback.execute()
-        return self.result.download((4,)).tolist()
+        self.commands.execute()
+        return self.result.read((4,)).tolist()
 
 
-def test_the_fallback_runs_where_the_attempt_gave_up(device, gpu):
-    scene = Scene(device)
+def dispatches(device, desc, **names):
+    """An operator's dispatches on buffers of these names."""
+    plan = device.compile_operator(device.create_operator(desc)).plan
+    return tuple(replace(dispatch, buffers={block: names[field] for block, field in dispatch.buffers.items()},
+                         writes=tuple(names[field] for field in dispatch.writes)) for dispatch in plan.execute)
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    """The submissions that ran."""
+    submissions, run = [], Submission.run
+    monkeypatch.setattr(Submission, "run", lambda submission: (submissions.append(submission), run(submission)))
+    return submissions
+
+
+def test_the_fallback_runs_where_the_attempt_gave_up(device, memory, merges, monkeypatch):
+    made, create = [], Gpu.create_kernel
+    monkeypatch.setattr(Gpu, "create_kernel", lambda *arguments, **options: (made.append(1), create(*arguments, **options))[1])
+    scene = Scene(device, merges)
     assert scene.run(1, 2, 0, 0) == [0, 0, 0, 0]
-    assert scene.recorded == ["attempt"]
+    assert len(made) == 1  # the fallback's comes when it is needed
     for _ in range(2):
         assert scene.run(1, 2, 3, 4) == [1, 2, 3, 4]
         assert scene.state.download((4,)).tolist()[WORD:] == [0, 0]
     assert scene.run(1, 2, 0, 0) == [0, 0, 0, 0]
-    assert scene.recorded == ["attempt", "fallback"]
+    assert len(made) == 2
+    assert scene.attempts.timeouts == 2
 
 
-def test_the_words_where_workgroups_meet_are_cleared_first(device, gpu):
-    scene = Scene(device)
+def test_an_attempt_shares_its_submission(device, memory, merges, ran):
+    """With all that is repeated, or with all before it."""
+    scene = Scene(device, merges)
+    for _ in range(2):
+        ran.clear()
+        scene.commands.execute()
+    assert len(ran) == scene.commands.counts[0] == (2 if merges and memory == "device memory" else 1)
+    assert scene.commands.counts[1] == 1
+
+
+def test_the_words_where_workgroups_meet_are_cleared_first(device, memory, merges, monkeypatch):
+    scene = Scene(device, merges)
     scene.state.upload(np.full(4, 9, np.float32))
     scene.run(0, 0, 0, 0)
-    assert scene.seen == [0, 0]
-    scene.fails = True
-    with pytest.raises(vkdml.DriverError, match="lost"):
-        scene.run(0, 0, 0, 0)
+
+    def fail(submission):
+        raise vkdml.DriverError("lost")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(Submission, "run", fail)
+        with pytest.raises(vkdml.DriverError, match="lost"):
+            scene.commands.execute()
     scene.state.upload(np.full(4, 9, np.float32))  # what a failure may leave there
-    scene.fails = False
     scene.run(0, 0, 0, 0)
-    assert scene.seen == [0, 0]
+    assert scene.attempts.timeouts == 0
+    assert scene.state.download((4,))[WORD:].tolist() == [0, 0]
 
 
-def test_what_gave_up_once_is_not_tried_again_where_nobody_asked_for_it(device, gpu):
-    scene = Scene(device, goes_on=False)
+def test_what_gave_up_once_is_not_tried_again_where_nobody_asked_for_it(device, memory, merges):
+    scene = Scene(device, merges, goes_on=False)
     assert scene.run(1, 2, 0, 0) == [0, 0, 0, 0]
     assert scene.run(1, 2, 3, 4) == [1, 2, 3, 4]
     scene.state.upload(np.full(4, 9, np.float32))
@@ -86,7 +113,7 @@ def test_what_gave_up_once_is_not_tried_again_where_nobody_asked_for_it(device, 
 
 
 @pytest.mark.parametrize(("goes_on", "text"), [(True, "this time"), (False, "and from now on at once")])
-def test_it_is_logged_that_one_gave_up(device, gpu, caplog, goes_on, text):
-    Scene(device, goes_on).run(1, 2, 3, 0)
-    assert [(record.name, record.levelname) for record in caplog.records] == [("vkdml.engine.trust.trial", "WARNING")]
+def test_it_is_logged_that_one_gave_up(device, memory, merges, caplog, goes_on, text):
+    Scene(device, merges, goes_on).run(1, 2, 3, 0)
+    assert [(record.name, record.levelname) for record in caplog.records] == [("vkdml.engine.commands", "WARNING")]
     assert caplog.text.endswith(f"workgroups did not meet in time: the fallback runs, {text}\n")

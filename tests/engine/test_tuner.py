@@ -15,7 +15,7 @@ from vkdml.operators import element_types, reference
 from vkdml.planning import profiles
 from vkdml.planning.plan import plan as make_plan
 from vkdml.planning.plan import plan_of
-from vkdml.planning.size_classes import of_representative
+from vkdml.planning.size_classes import resized
 from vkdml.planning.tiling import Target
 from vkdml_lab.suite.devices import make_problem
 from vkdml_lab.suite.support import CELLS, Case, check, make_desc, random_arrays, run_on_device
@@ -46,7 +46,7 @@ def timed(monkeypatch):
 
 def schedules(device, problem=PROBLEM):
     """Of what is timed, in order."""
-    return [tiling.loop.schedule for tiling in likely(Target(of_representative(problem), device.info))]
+    return [tiling.loop.schedule for tiling in likely(Target(resized(problem), device.info))]
 
 
 @pytest.mark.parametrize("schedule", ["sequence", "persistent"])

@@ -74,6 +74,25 @@ def changing(request):
     return {name: array for name, (array, _) in pairs.items()}, change
 
 
+@pytest.mark.parametrize("face", [function, node])
+def test_arrays_of_bytes_are_recognized(face, monkeypatch):
+    """By identity and a few of their elements. Other read-only arrays are compared whole."""
+    weights = {"w": numbers(1, H, I), "r": np.full((1, H, H), 0.1, np.float32)}
+    of_bytes = {name: np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape) for name, array in weights.items()}
+    for array in weights.values():
+        array.flags.writeable = False
+    calls = {"bytes": face(of_bytes), "read-only": face(weights)}
+    monkeypatch.setattr("vkdml.engine.weights._PROBED", 2)
+    torch.from_numpy(of_bytes["r"])  # warns once, so that the write below does not
+    for name, array in (("bytes", of_bytes["r"]), ("read-only", weights["r"])):
+        for _ in range(3):
+            expected = calls[name]()
+        torch.from_numpy(array)[0, 0, 3] = 2  # PyTorch calls that undefined
+        assert (np.abs(calls[name]() - expected).max() > 1e-3) == (name == "read-only")
+        torch.from_numpy(array)[0, 0, 0] = 2  # this element is compared
+        assert np.abs(calls[name]() - expected).max() > 1e-3
+
+
 # More faces
 
 def float64_function(weights):

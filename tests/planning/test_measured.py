@@ -9,7 +9,7 @@ import pytest
 from vkdml.operators import cells, element_types
 from vkdml.planning.options import Options
 from vkdml.planning.plan import Measured, as_measured, best, described, tilings
-from vkdml.planning.size_classes import of_representative, representative
+from vkdml.planning.size_classes import representative, resized
 from vkdml.planning.tiling import Target
 from vkdml_lab.suite.devices import DEVICES, GPUS, make_problem
 from vkdml_lab.suite.devices import GPU as SMALL
@@ -21,7 +21,7 @@ SIZES = (250, 1, 64, 512)  # T, B, I and H: a representative
 def target_with(number, step_seconds, *sizes, schedule=None):
     """Of a problem in whose size class the tiling of this rank was measured."""
     options = Options(schedule=schedule)
-    tiling = tilings(Target(of_representative(make_problem(*sizes)), GPU, options))[number]
+    tiling = tilings(Target(resized(make_problem(*sizes)), GPU, options))[number]
     return as_measured(Target(make_problem(*sizes), GPU, options), Measured(described(tiling), step_seconds)), tiling
 
 
@@ -57,9 +57,9 @@ def test_a_larger_batch_of_the_class_takes_as_many_times_longer_as_the_model_say
 def test_the_representative_is_a_problem_of_its_sizes(cell, element):
     for steps, batch in ((1, 1), (3, 7), (17, 1), (1000, 33)):
         others = (5, 7, 2)
-        made = of_representative(make_problem(steps, batch, *others, cell=cell, element=element))
+        made = resized(make_problem(steps, batch, *others, cell=cell, element=element))
         assert made == make_problem(*representative(steps, batch), *others, cell=cell, element=element)
-        assert of_representative(made) == made
+        assert resized(made) == made
 
 
 @pytest.mark.parametrize("info", GPUS.values(), ids=list(GPUS))

@@ -26,6 +26,18 @@ from vkdml_lab.suite.support import Case, make_desc, random_arrays, run_on_devic
 WAYS = {"sequence": Options(schedule="sequence", workgroup=256), "stepped": Options(schedule="stepped", workgroup=256),
         "barrier": Options(schedule="persistent", meeting="barrier", workgroup=256, rows=8),
         "flow": Options(schedule="persistent", meeting="flow", workgroup=256, rows=2)}
+# Why a mistake shows in nothing. The first four are certain for what ran: stamps of stores, and of accesses of shared memory, find
+# what another order would make wrong. The others are what was found where they were looked at
+WHY = {
+    "glc": "its core's cache was invalidated since another core's last store there",
+    "buffer_gl0_inv": "no line that is read behind it was stored to by another core",
+    "s_barrier": "no two waves access a word with this barrier alone between them",
+    "vm_vsrc": "no access before it is of a word that another wave accesses behind the barrier",
+    "s_waitcnt_vscnt": "no store of the wave is under way there",
+    "vmcnt": "no load is under way there, or its value is not used", "lgkmcnt": "no load is under way there, or its value is not used",
+    "swapped": "both hold the same, or a bound that nothing reaches",
+    "other register": "its neighbour holds the same, or a bound that nothing reaches",
+}
 SEEDS = ((1, 1), (2, 2), (3, 1), (4, 2))  # and how late loads and stores end
 _COMMUTES = {"add", "mul", "and", "or", "xor", "max", "min", "fma", "fmac", "fmaak", "eq", "ne", "lg", "neq", "add3", "or3", "mad"}
 
@@ -137,7 +149,8 @@ def main() -> int:
                 if how == "not seen":
                     missed.append(f"program {program.number} at {instruction.pc:#x}, run {instruction.runs} times")
             total.update(shown)
-            print(f"{way:9} {kind:16} {len(all_places):4} places, {idle[kind]} more do not run: {dict(shown)} {'; '.join(missed)}", flush=True)
+            print(f"{way:9} {kind:16} {len(all_places):4} places, {idle[kind]} more do not run: {dict(shown)} {'; '.join(missed)}"
+                  f"{f' (redundant: {WHY[kind]})' if missed else ''}", flush=True)
     print(f"all: {sum(total.values())} mistakes, {dict(total)}")
     return 0
 

@@ -9,7 +9,7 @@ from functools import cache
 
 from vkdml_lab.radeon.structures import FINDINGS, NOTED, Instruction
 
-SETTINGS = ["seed", "late", "caches", "inexact", "resident", "budget"]  # in the order of native/radeon.c, which explains them
+SETTINGS = ["seed", "late", "caches", "inexact", "resident", "budget", "broken"]  # in the order of native/radeon.c, which explains them
 
 
 class Program(ctypes.Structure):

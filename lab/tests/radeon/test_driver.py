@@ -2,8 +2,11 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +42,46 @@ def test_parts_that_have_no_room_give_up_and_are_right(drivers, resident):
     found = radeon("pytest", "-p", "no:cacheprovider", "lab/vkdml_lab/suite/test_gpu_kernels.py", "-k", "test_each_way and many and GRU",
                    resident=resident)
     assert found.returncode == 0, found.stdout + found.stderr
+
+
+@pytest.mark.family("on the emulated GPU", first=0)
+@pytest.mark.parametrize("way", ["children"])
+def test_children_run_on_it_too(drivers, way):
+    found = radeon("python", "-m", f"lab.tests.radeon.{way}")
+    assert found.stdout.count("RADV NAVI31") == 7, found.stdout + found.stderr
+    assert int(re.search(r"([\d,]+) dispatches", found.stderr)[1].replace(",", "")) >= 7 * 3
+
+
+@pytest.mark.family("on the emulated GPU", first=0)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_its_command_ends_with_it(drivers, number):
+    script = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+    running = subprocess.Popen([sys.executable, "-m", "vkdml", "radeon", "python", "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    state = Path("/proc", running.stdout.readline().strip(), "stat")
+    assert state.exists()
+    running.send_signal(number)
+    assert running.wait() == -number
+    end = time.monotonic() + 30
+    while state.exists() and state.read_text().split()[2] != "Z":
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+@pytest.mark.family("on the emulated GPU", first=0)
+@pytest.mark.parametrize("way", ["room"])
+def test_exactly_as_many_workgroups_as_are_needed_and_one_less(drivers, way):
+    found = radeon("python", "-m", f"lab.tests.radeon.{way}")
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert found.stdout.count("the fallback was right") == 4
+
+
+@pytest.mark.family("on the emulated GPU", first=0)
+@pytest.mark.parametrize("case", ["GEMM", "gather"])
+def test_the_self_test_sees_broken_instructions(drivers, case):
+    found = radeon("python", "-m", "lab.tests.radeon.broken", "--cases", case)
+    seen, unseen = map(int, re.search(r": (\d+) spoil a problem and are seen, (\d+) are not", found.stdout).groups())
+    assert seen >= 20, found.stdout + found.stderr
+    assert not unseen, found.stdout + found.stderr
 
 
 @pytest.mark.family("on the emulated GPU", first=0)

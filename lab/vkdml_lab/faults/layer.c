@@ -1,8 +1,8 @@
-/* A Vulkan layer whose functions fail when they are told to, while the process runs.
+/* A Vulkan layer whose functions fail when they are told to, while the process runs, and that counts calls and what is submitted.
 
    faults_arm says which call of which function fails, counted from then on, and with what. A call that fails does not reach the
    driver. A device that reported VK_ERROR_DEVICE_LOST stays lost: its submissions and waits fail from then on; other devices work.
-   Functions that return nothing cannot fail, and are passed on. Dispatches are counted. */
+   Functions that return nothing cannot fail, and are passed on. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,6 +12,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define MOST 1024 /* instances, and devices, that are there at once */
+#define MOST_TALLIES 65536 /* handles of command buffers */
 
 /* Each function's name, its parameters, and their names. The first one says whose function it is. */
 #define OF_INSTANCES(F) \
@@ -49,6 +50,18 @@
     F(vkWaitForFences, (VkDevice on, uint32_t count, const VkFence *fences, VkBool32 all, uint64_t timeout), \
       (on, count, fences, all, timeout))
 
+/* Functions that record into a command buffer, and what each adds to the buffer's tally. */
+#define OF_COMMAND_BUFFERS(F) \
+    F(vkCmdDispatch, (VkCommandBuffer on, uint32_t x, uint32_t y, uint32_t z), (on, x, y, z), ++held[DISPATCHES];) \
+    F(vkCmdPipelineBarrier, \
+      (VkCommandBuffer on, VkPipelineStageFlags before, VkPipelineStageFlags after, VkDependencyFlags flags, \
+       uint32_t m, const VkMemoryBarrier *memory, uint32_t b, const VkBufferMemoryBarrier *buffers, \
+       uint32_t i, const VkImageMemoryBarrier *images), \
+      (on, before, after, flags, m, memory, b, buffers, i, images), ++held[BARRIERS];) \
+    F(vkCmdCopyBuffer, (VkCommandBuffer on, VkBuffer from, VkBuffer to, uint32_t count, const VkBufferCopy *parts), \
+      (on, from, to, count, parts), \
+      held[COPIES] += count; for (uint32_t at = 0; at < count; ++at) held[COPIED_BYTES] += parts[at].size;)
+
 #define IDENTIFIER(name, ...) ID_##name,
 #define NAME(name, ...) #name,
 enum { ID_vkCreateInstance, ID_vkCreateDevice, OF_INSTANCES(IDENTIFIER) OF_DEVICES(IDENTIFIER) FUNCTIONS };
@@ -62,15 +75,20 @@ struct instance {
 };
 struct device {
     void *key; VkDevice handle; bool lost;
-    PFN_vkGetDeviceProcAddr get; PFN_vkDestroyDevice destroy; PFN_vkDeviceWaitIdle wait_idle; PFN_vkCmdDispatch dispatch;
-    OF_DEVICES(NEXT)
+    PFN_vkGetDeviceProcAddr get; PFN_vkDestroyDevice destroy; PFN_vkDeviceWaitIdle wait_idle; OF_DEVICES(NEXT)
+    OF_COMMAND_BUFFERS(NEXT)
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct instance instances[MOST];
 static struct device devices[MOST];
 static struct { int function; unsigned call; VkResult result; bool repeats; unsigned fired; } armed = { .function = -1 };
-static unsigned counts[FUNCTIONS], dispatches;
+static unsigned counts[FUNCTIONS];
+
+/* What a command buffer holds; what all that were submitted since faults_arm held. */
+enum { DISPATCHES, BARRIERS, COPIES, COPIED_BYTES, KINDS };
+struct tally { const void *key; uint64_t held[KINDS]; };
+static struct tally tallies[MOST_TALLIES], submitted;
 
 #define FIND(table, wanted) \
     void *key = (wanted); \
@@ -88,6 +106,7 @@ EXPORT void faults_arm(const char *function, unsigned call, int result, int repe
     for (int id = 0; id < FUNCTIONS; ++id) if (!strcmp(names[id], function)) armed.function = id;
     armed.call = call, armed.result = (VkResult)result, armed.repeats = repeats, armed.fired = 0;
     memset(counts, 0, sizeof counts);
+    memset(&submitted, 0, sizeof submitted);
     pthread_mutex_unlock(&mutex);
 }
 
@@ -98,8 +117,16 @@ EXPORT unsigned faults_fired(void) { return armed.fired; }
 EXPORT const char *faults_name(unsigned function) { return function < FUNCTIONS ? names[function] : NULL; }
 EXPORT unsigned faults_count(unsigned function) { return counts[function]; }
 
-/* How many dispatches were recorded, by any device. */
-EXPORT unsigned faults_dispatches(void) { return dispatches; }
+/* What was submitted since then: dispatches, barriers, copies and their bytes. */
+EXPORT uint64_t faults_submitted(unsigned at) { return submitted.held[at]; }
+
+/* The tally of a command buffer, which calls with the mutex held share. */
+static struct tally *tally_of(const void *handle) {
+    size_t at = ((uintptr_t)handle >> 4) % MOST_TALLIES;
+    while (tallies[at].key && tallies[at].key != handle) at = (at + 1) % MOST_TALLIES;
+    tallies[at].key = handle;
+    return &tallies[at];
+}
 
 /* Whether this call fails, and with what. */
 static bool fails(int function, struct device *device, VkResult *result) {
@@ -131,6 +158,33 @@ static bool fails(int function, struct device *device, VkResult *result) {
 #define WRAP_OF_DEVICE(name, parameters, arguments) WRAP(name, parameters, arguments, device)
 OF_INSTANCES(WRAP_OF_INSTANCE)
 OF_DEVICES(WRAP_OF_DEVICE)
+
+#define COUNT(name, parameters, arguments, add) \
+    static VKAPI_ATTR void VKAPI_CALL counted_##name parameters { \
+        pthread_mutex_lock(&mutex); \
+        uint64_t *held = tally_of(on)->held; \
+        add \
+        pthread_mutex_unlock(&mutex); \
+        device_of(on)->name arguments; \
+    }
+OF_COMMAND_BUFFERS(COUNT)
+
+static VKAPI_ATTR VkResult VKAPI_CALL counted_vkBeginCommandBuffer(VkCommandBuffer on, const VkCommandBufferBeginInfo *info) {
+    pthread_mutex_lock(&mutex);
+    *tally_of(on) = (struct tally){ .key = on };
+    pthread_mutex_unlock(&mutex);
+    return may_fail_vkBeginCommandBuffer(on, info);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL counted_vkQueueSubmit(VkQueue on, uint32_t count, const VkSubmitInfo *submits, VkFence fence) {
+    pthread_mutex_lock(&mutex);
+    for (uint32_t at = 0; at < count; ++at)
+        for (uint32_t buffer = 0; buffer < submits[at].commandBufferCount; ++buffer)
+            for (int kind = 0; kind < KINDS; ++kind)
+                submitted.held[kind] += tally_of(submits[at].pCommandBuffers[buffer])->held[kind];
+    pthread_mutex_unlock(&mutex);
+    return may_fail_vkQueueSubmit(on, count, submits, fence);
+}
 
 /* The loader's link in a chain of structures: what is below this layer. */
 #define LINK(kind, type) \
@@ -184,9 +238,9 @@ static VKAPI_ATTR VkResult VKAPI_CALL may_fail_vkCreateDevice(
         device->handle = *made, device->lost = false, device->get = get;
         device->destroy = (PFN_vkDestroyDevice)get(*made, "vkDestroyDevice");
         device->wait_idle = (PFN_vkDeviceWaitIdle)get(*made, "vkDeviceWaitIdle");
-        device->dispatch = (PFN_vkCmdDispatch)get(*made, "vkCmdDispatch");
 #define LOAD(name, ...) device->name = (PFN_##name)get(*made, #name);
         OF_DEVICES(LOAD)
+        OF_COMMAND_BUFFERS(LOAD)
 #undef LOAD
         device->key = *(void **)*made;
     }
@@ -201,18 +255,15 @@ static VKAPI_ATTR void VKAPI_CALL passed_vkDestroyDevice(VkDevice on, const VkAl
     destroy(on, allocator);
 }
 
-static VKAPI_ATTR void VKAPI_CALL counted_vkCmdDispatch(VkCommandBuffer on, uint32_t x, uint32_t y, uint32_t z) {
-    __atomic_fetch_add(&dispatches, 1, __ATOMIC_RELAXED);
-    device_of(on)->dispatch(on, x, y, z);
-}
-
 #define OURS(name, function) if (!strcmp(wanted, #name)) return (PFN_vkVoidFunction)function;
 #define MAY_FAIL(name, ...) OURS(name, may_fail_##name)
+#define COUNTED(name, ...) OURS(name, counted_##name)
+#define ALL_COUNTED COUNTED(vkBeginCommandBuffer) COUNTED(vkQueueSubmit) OF_COMMAND_BUFFERS(COUNTED)
 
 static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_of_device(VkDevice on, const char *wanted) {
     OURS(vkGetDeviceProcAddr, get_of_device)
     OURS(vkDestroyDevice, passed_vkDestroyDevice)
-    OURS(vkCmdDispatch, counted_vkCmdDispatch)
+    ALL_COUNTED
     OF_DEVICES(MAY_FAIL)
     return device_of(on)->get(on, wanted);
 }
@@ -224,8 +275,8 @@ static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_of_instance(VkInstance on, c
     OURS(vkCreateDevice, may_fail_vkCreateDevice)
     OURS(vkGetDeviceProcAddr, get_of_device)
     OURS(vkDestroyDevice, passed_vkDestroyDevice)
-    OURS(vkCmdDispatch, counted_vkCmdDispatch)
     OF_INSTANCES(MAY_FAIL)
+    ALL_COUNTED
     OF_DEVICES(MAY_FAIL)
     return on ? instance_of(on)->get(on, wanted) : NULL;
 }

@@ -43,6 +43,7 @@ class Layer:
     def __init__(self, folder: Path) -> None:
         self._library = ctypes.CDLL(str(folder / _LIBRARY))
         self._library.faults_name.restype = ctypes.c_char_p
+        self._library.faults_submitted.restype = ctypes.c_uint64
 
     def arm(self, fault: Fault) -> None:
         """Make this call fail from now on (NONE: no call). Calls are counted anew."""
@@ -55,8 +56,8 @@ class Layer:
 
     @property
     def dispatches(self) -> int:
-        """How many dispatches were recorded since the process began."""
-        return int(self._library.faults_dispatches())
+        """How many dispatches were submitted."""
+        return self.submitted()["dispatches"]
 
     def counts(self) -> dict[str, int]:
         """How often each function was called."""
@@ -64,3 +65,8 @@ class Layer:
         while name := self._library.faults_name(len(counts)):
             counts[name.decode()] = self._library.faults_count(len(counts))
         return counts
+
+    def submitted(self) -> dict[str, int]:
+        """What was given to the driver in submissions."""
+        return {what: int(self._library.faults_submitted(at))
+                for at, what in enumerate(("dispatches", "barriers", "copies", "copied bytes"))}

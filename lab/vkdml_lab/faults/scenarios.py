@@ -38,6 +38,12 @@ def _function(name: str, schedule: str) -> Callable[[], Run]:
     return lambda: lambda: list(function(*_arrays(gates), options=vkdml.Options(schedule=schedule)))
 
 
+def _discrete() -> Run:
+    """A plan that may give up, where uploads and readbacks copy."""
+    vkdml.Device().gpu.host_memory = False
+    return _function("lstm", "persistent")()
+
+
 def _layer() -> Run:
     x, *weights = _arrays(3)
     layer = vkdml.GRU(*weights)
@@ -202,6 +208,7 @@ SCENARIOS: dict[str, Callable[[], Run]] = {
     "activation": _activation,
     "devices": _devices,
     **SCHEDULES_OF_CELLS,
+    "persistent on a discrete GPU": _discrete,
     "layer": _layer,
     "stream": _stream,
     "graph": _graph,

@@ -83,6 +83,12 @@ def _numbered(folder: Path, executable: int) -> list[Path]:
     return sorted(folder.glob(f"{executable}.*.txt"), key=lambda file: int(file.name.split(".")[1]))
 
 
+def as_of_a_real_one(gpu: Gpu, found: DeviceInfo) -> DeviceInfo:
+    """A device's facts with the name and number of cores that the driver would report of a real GPU."""
+    return replace(found, type=_TYPES[gpu.kind], name=gpu.title or found.name,
+                   compute_units=gpu.rates.units if found.compute_units or not gpu.shim else 0)
+
+
 class Compiler:
     """The compiler of a GPU. folder: that of the fetched drivers. keep: a folder for the assemblies, if they shall stay."""
 
@@ -99,14 +105,12 @@ class Compiler:
         self._process: subprocess.Popen[str] | None = None
 
     def device_info(self) -> DeviceInfo:
-        """What vkdml asks the device for, with the name and number of cores that the driver would report of a real one."""
+        """What vkdml asks the device for, as it would be of a real one."""
         run = subprocess.run([*self._driver.python(), "-c", _ENUMERATE], env=self._driver.environment, text=True,
                              capture_output=True)
         if run.returncode:
             raise RuntimeError(f"{self.gpu.name}: the driver does not load: {run.stderr.strip()[-500:]}")
-        found = DeviceInfo(**json.loads(run.stdout.splitlines()[-1]))
-        return replace(found, type=_TYPES[self.gpu.kind], name=self.gpu.title or found.name,
-                       compute_units=self.gpu.rates.units if found.compute_units or not self.gpu.shim else 0)
+        return as_of_a_real_one(self.gpu, DeviceInfo(**json.loads(run.stdout.splitlines()[-1])))
 
     def compile(self, dispatch: Dispatch) -> Pipeline:
         kernel = load_kernel(dispatch.kernel)

@@ -1,4 +1,5 @@
-"""All of vkdml on a GPU that is not there: every cell, type and schedule through kp, with lengths and both directions.
+"""All of vkdml on a GPU that is not there: a layer, a stack and a stream; every cell, type and schedule through kp, with
+lengths and both directions.
 
     python -m vkdml_lab.gpu.exercise [control]     in a process that lab/vkdml_lab/gpu/drivers.py has set up
 
@@ -25,6 +26,7 @@ from vkdml.laboratory import (
     without_barriers,
     without_float64_check,
 )
+from vkdml_lab.gpu.calls import CALLS
 from vkdml_lab.gpu.measure import FORCED, STEPPED
 from vkdml_lab.suite.support import CELLS, Case, make_desc, random_arrays, run_on_device
 
@@ -69,6 +71,10 @@ def main() -> int:
             run_problem(device, GRU, FLOAT32, _SMALL, FORCED[STEPPED])
         return 0
     expect_refusal(device)
+    for name in ("layer", "stack", "stream"):
+        call = CALLS[name]()
+        call()
+        call()
     with without_float64_check():  # its kernels are wanted all the same
         ran, refused = everything(device)
     print(f"{device.info.name}: {ran} problems ran, {refused} are refused", flush=True)

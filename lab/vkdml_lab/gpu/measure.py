@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from vkdml import DeviceInfo, Options, VkdmlError
-from vkdml.laboratory import Dispatch, Target, plan, plan_plain, plans_of_first_call, tilings, time_loop
+from vkdml.laboratory import Dispatch, Target, ceil_div, plan, plan_plain, plans_of_first_call, tilings, time_loop
 from vkdml_lab.gpu.cases import AnyCase, Case, PlainCase
 from vkdml_lab.gpu.compiler import Compiler, Pipeline
 from vkdml_lab.gpu.gpus import Gpu
+from vkdml_lab.gpu.loops import Loop, of_products
 from vkdml_lab.gpu.model import Estimate, estimate
-from vkdml_lab.gpu.sharing import MEMORY, atomics_of_elements, scratch_accesses, shared
+from vkdml_lab.gpu.sharing import GATES, MEMORY, atomics_of_elements, loads_before_waiting, scratch_accesses, shared
 from vkdml_lab.gpu.steps import LoopStep, step_of
 
 DEFAULT, FLOW, BARRIER, STEPPED, SEQUENCE, TRIED = "default", "flow", "barrier", "stepped", "sequence", "tried"
@@ -113,6 +114,16 @@ def _estimated(part: Part) -> Part:
     return replace(part, step=step, estimate=found)
 
 
+def _gates_ahead(code: Loop, constants: dict[str, int], width: int, fetches_h: bool) -> float:
+    """Loads of the gates before the first barrier or poll of a step, for a row that an invocation finishes. fetches_h: h is
+    loaded there too, by loads of 16 bytes.
+    """
+    of_first_phase = constants["GATES"] - constants["PHASES"] + 1
+    loads = loads_before_waiting(of_products(code), 4 * of_first_phase, width)
+    of_h = ceil_div(constants["TILE_VECS"], constants["WORKGROUP"]) if fetches_h else 0
+    return (loads - of_h) / ceil_div(constants["ROWS"], constants["COLUMN_GROUPS"])
+
+
 def _counts(part: Part) -> dict[str, float]:
     code = part.pipeline.code
     if code is None:
@@ -122,6 +133,7 @@ def _counts(part: Part) -> dict[str, float]:
         constants = part.dispatch.constants
         found |= shared(code, MEMORY[part.gpu.name], constants["PHASES"], part.meeting == FLOW,
                         constants["WORKGROUP"] <= part.pipeline.width)
+        found[GATES] = _gates_ahead(code, constants, part.pipeline.width, part.meeting == BARRIER)
     if part.case.has_sixteen_bits:
         found[ATOMICS] = atomics_of_elements(code, part.meeting is not None)
     return found

@@ -21,6 +21,7 @@ LATENCY = {LOAD: 500, CONSTANT: 200, SHARED: 40, QUICK: 40}  # cycles until a lo
 _ISSUED_BESIDE = (BESIDE, BRANCH, CONSTANT)
 _SIMULATED = 3  # iterations of a loop, before the others are taken to be as the last one
 _WHOLE_LOAD = 16  # bytes
+_UNIT_CACHE_RATE = 64  # bytes that a core reads from the second-level cache in a cycle
 _COUNTED_LANES = 32
 
 ASSUMED = f"""Model: cycles of a step for a lone subgroup, in order, an instruction a cycle (or what its width needs: 64 lanes
@@ -28,7 +29,8 @@ on 32 take two), {LATENCY[LOAD]} for each exposed load from memory, {LATENCY[SHA
 scalars; flow adds 500 for a store to be seen and 250 for half a poll; a barrier between workgroups is put at
 {BARRIER_SECONDS * 1e6:g} us, a dispatch behind another at {DISPATCH_SECONDS * 1e6:g} us.
 Where several subgroups share a core, the largest of that, of their instructions, and of their bytes from shared memory and the
-second-level cache. Clocks, cores, lanes and rates are in src/vkdml/planning/gpus.py. Nothing here is measured."""
+second-level cache; weights of a step that no cache holds come from memory, once for all tiles that run at once. Clocks, cores,
+lanes, rates and sizes of caches are in src/vkdml/planning/gpus.py. Nothing here is measured."""
 
 
 Totals = defaultdict[str, float]
@@ -174,10 +176,11 @@ def estimate(gpu: Gpu, pipeline: Pipeline, step: LoopStep, workgroups: int, work
         "latency": of_step.cycles + step.wait_cycles,
         "instructions": of_step.totals["vector cycles"] * of_simd,
         "shared memory": of_step.totals["shared bytes"] * subgroups * together / rates.shared_rate,
-        "core's loads": loaded * together / rates.unit_cache_rate,
+        "core's loads": loaded * together / _UNIT_CACHE_RATE,
         "all cores' loads": loaded * min(workgroups, together * rates.units) / rates.cache_rate * rates.clock,
     }
     rounds = ceil_div(on_core, together)
+    limits["memory"] = step.loaded / rates.rate_of(step.weights) * rates.clock / rounds  # or what is between it and the cache
     seconds = rounds * max(limits.values()) / rates.clock + step.waits
     return Estimate(seconds, limits, of_step, hot, resident, of_simd, rounds)
 

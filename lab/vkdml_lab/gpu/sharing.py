@@ -1,7 +1,8 @@
 """How workgroups that wait for each other share h and counters, and how 16-bit elements are stored, by the assembly.
 
 A poll must be in a loop; no load of h or of a counter may be answered by a cache that other cores do not write to; a store of h
-must reach one that they read; and before a part adds to the counter, all of its workgroup must have stored.
+must reach one that they read; and before a part adds to the counter, all of its workgroup must have stored. The loads of the
+gates must stand before a step's first wait, so that it hides them.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
-from vkdml_lab.gpu.assembly import LOAD, SCRATCH, SHARED, SHARED_STORE, STORE, Instruction
+from vkdml_lab.gpu.assembly import BARRIER, LOAD, SCRATCH, SHARED, SHARED_STORE, STORE, Instruction
 from vkdml_lab.gpu.loops import Loop
 
 _VECTOR = 16  # bytes of a load of h
@@ -54,6 +56,7 @@ MEMORY = {
 }
 # The names of what is counted
 WORDS, VECTORS, COUNTERS, STORES, ARRIVALS = "polls of h", "loads of h", "polls of the counter", "stores of h", "arrivals"
+GATES = "loads of the gates before a step's first barrier or poll"
 
 _ATOMIC = re.compile(r"(?<![a-z])(atom|untyped_atomic)")
 _ADDITION = re.compile(r"atom(?:ic)?(?:_|\.|\.b\.)(?:add|inc)(?![a-z])")
@@ -76,6 +79,30 @@ def shared(code: Loop, memory: Memory, phases: int, in_flow: bool, is_alone: boo
         complete = re.compile(".*".join(one for one in memory.arrival if not (is_alone and one in BARRIERS)), re.DOTALL)
         found[ARRIVALS] = len(arrivals) if all(complete.search(text) for text in arrivals) else 0
     return {name: count / phases for name, count in found.items()}
+
+
+def loads_before_waiting(step: Loop, least: int, width: int) -> float:
+    """Number of loads past the core's cache of at least so many bytes a lane, before the first barrier or poll of a step.
+
+    width: a subgroup's; several loads may make one for all of its lanes.
+    """
+    ahead = takewhile(lambda one: one is not None, _until_waiting(step))
+    return sum((one.lanes or width) / width for one in ahead if one and _is_ahead(one, least))
+
+
+def _is_ahead(one: Instruction, least: int) -> bool:
+    return one.kind == LOAD and one.coherent and not one.uniform and one.size >= least
+
+
+def _until_waiting(loop: Loop) -> Iterator[Instruction | None]:
+    """The instructions as they are laid out, with None for a barrier and for a loop that polls."""
+    for item in loop.body:
+        if isinstance(item, Instruction):
+            yield None if item.kind == BARRIER else item
+        elif any(one.kind == LOAD and one.coherent for one in _own(item)) and not item.has_products:
+            yield None
+        else:
+            yield from _until_waiting(item)
 
 
 def atomics_of_elements(code: Loop, meets: bool) -> float:

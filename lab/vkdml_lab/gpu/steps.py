@@ -25,6 +25,7 @@ class LoopStep:
     passes: number of times that a step goes through the weights.
     own_loads: loads of 16 bytes, other than of weights, by an invocation in a pass.
     streams: whether some weights are loaded anew in each step. in_loop: whether that is in a loop.
+    weights: bytes of weights that all parts load in each step. loaded: the same, as often as tiles of rows follow each other.
     """
 
     is_loop: bool
@@ -35,6 +36,8 @@ class LoopStep:
     own_loads: int = 0
     streams: bool = True
     in_loop: bool = False
+    weights: int = 0
+    loaded: int = 0
 
 
 def step_of(dispatch: Dispatch) -> LoopStep | None:
@@ -56,17 +59,24 @@ def _time_loop(dispatch: Dispatch, schedule: str) -> LoopStep:
     """A step of the time loop. schedule: the end of the kernel's name; nothing for sequence."""
     constants, phases = dispatch.constants, dispatch.constants["PHASES"]
     of_group = constants["HIDDEN_LOADS"] // constants["COLUMN_GROUPS"]
-    streamed = of_group - constants["REGISTER_LOADS"] - constants["SHARED_LOADS"]
+    kept = constants["REGISTER_LOADS"] + constants["SHARED_LOADS"]
+    streamed = of_group - kept
     # The last block is outside of the loop; a loop that runs once is none when it is compiled
     blocks = streamed // constants["STREAM_LOADS"] - 1 if streamed else 0
+    _, directions, parts = dispatch.groups
+    of_load = directions * parts * constants["WORKGROUP"] * constants["GATES"] * 16
     if schedule:
-        outer = [ceil_div(dispatch.push["batch"], dispatch.push["tiles"] * constants["ROWS"])]
+        tiles = ceil_div(dispatch.push["batch"], dispatch.push["tiles"] * constants["ROWS"])
+        outer = [tiles]
     else:
         turn_units = constants["WORKGROUP"] // constants["COLUMN_GROUPS"]
         outer = [turns for turns in [ceil_div(constants["HIDDEN"], turn_units)] if turns > 1]
+        tiles, of_load = 1, of_load * prod(outer)
+    once = kept * of_load if schedule == "stepped" else 0
     trips = (*outer, *(count for count in [blocks] if count > 1))
     return LoopStep(schedule != "stepped", trips, *_WAITS[schedule](phases), passes=phases * prod(outer),
-                own_loads=ceil_div(constants["ROWS"], constants["COLUMN_GROUPS"]), streams=streamed > 0, in_loop=blocks > 1)
+                    own_loads=ceil_div(constants["ROWS"], constants["COLUMN_GROUPS"]), streams=streamed > 0, in_loop=blocks > 1,
+                    weights=once + streamed * of_load, loaded=once + tiles * streamed * of_load)
 
 
 # Seconds and cycles, by what a kernel's name ends with

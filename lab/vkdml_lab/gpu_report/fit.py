@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from vkdml import DeviceInfo, InvalidArgumentError
-from vkdml.laboratory import PROFILES, GpuRates, Rates, Target, Tiling, best, gpu_rates, profile
+from vkdml.laboratory import PROFILES, GpuRates, Rates, Target, Tiling, best, profile
 from vkdml_lab.gpu.cases import Case
 from vkdml_lab.gpu_report.devices import UNKNOWN, figures_of
 from vkdml_lab.gpu_report.problems import WAYS
@@ -90,7 +90,7 @@ def fit(rows: Sequence[Row], info: DeviceInfo) -> Fit:
     gpu, of_calls = profile(info).gpu, profile(info).rates
     changes = []
     for name in FIGURES:
-        before = getattr(of_calls if name in CALLS else gpu or gpu_rates(info), name)
+        before = getattr(of_calls if name in CALLS else gpu, name)
         changes.append(Change(name, before, before * times[name] if name in times else None, left.get(name, "")))
     of_profile = next(key for key, row in PROFILES.items() if row.fits(info))
     return Fit(info.name, figures_of(profile(info)), of_profile, changes, len(runs), model.off({}), model.off(times))

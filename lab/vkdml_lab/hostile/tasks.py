@@ -25,7 +25,7 @@ from vkdml.laboratory import (
     families,
     plan_of,
     plan_plain,
-    self_test,
+    random_memory,
     tilings,
     types_of,
     with_sequence,
@@ -120,4 +120,4 @@ def plain(seed: int) -> Task:
     element = draw.choice(types_of(kind))
     info = replace(draw.choice(list(DEVICES.values())), storage_16bit=draw.random() < 0.5)
     problem = PLAIN_PROBLEMS[kind](element)
-    return Task(f"{kind} in {element.name}", problem, plan_plain(problem, info), self_test._random_memory(problem))
+    return Task(f"{kind} in {element.name}", problem, plan_plain(problem, info), random_memory(problem))

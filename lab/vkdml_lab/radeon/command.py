@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
+import secrets
+import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from vkdml_lab import ROOT
@@ -14,6 +16,8 @@ from vkdml_lab.gpu.drivers import FETCHED, LIBRARIES, driver
 from vkdml_lab.gpu.gpus import GPUS
 from vkdml_lab.radeon import building
 from vkdml_lab.radeon.server import Listener, Server
+
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -41,11 +45,11 @@ def run(arguments: argparse.Namespace) -> int:
         again = ["--gpu", arguments.gpu, "--drivers", str(arguments.drivers), *arguments.argv]
         os.execve(python, [str(python), "-m", "vkdml", "radeon", *again], found.environment)
     state = Server(found.environment["AMDGPU_GPU_ID"], arguments.drivers.resolve() / gpu.suite / LIBRARIES, folder / "programs")
-    with tempfile.TemporaryDirectory(prefix="vkdml-radeon-") as temporary:
-        Listener(Path(temporary, "socket"), state)
-        inside = found.environment | {
-            "LD_PRELOAD": f"{building.build(folder)}:{shim}", "VKDML_RADEON": str(Path(temporary, "socket")),
-            "PATH": f"{python.parent}:{os.environ['PATH']}", "VKDML_SELFTEST": os.environ.get("VKDML_SELFTEST", "off")}
-        code = subprocess.run(arguments.argv, env=inside).returncode
+    name, prctl = f"vkdml-radeon-{secrets.token_hex(8)}", ctypes.CDLL(None).prctl
+    Listener(name, state)
+    inside = found.environment | {
+        "LD_PRELOAD": f"{building.build(folder)}:{shim}", "VKDML_RADEON": name,
+        "PATH": f"{python.parent}:{os.environ['PATH']}", "VKDML_SELFTEST": os.environ.get("VKDML_SELFTEST", "off")}
+    code = subprocess.run(arguments.argv, env=inside, preexec_fn=lambda: prctl(_DIE_WITH_PARENT, signal.SIGKILL)).returncode
     print(state.summary(), file=sys.stderr)
     return code or int(not state.is_clean())

@@ -102,11 +102,11 @@ class _Connection(socketserver.BaseRequestHandler):
 
 
 class Listener(socketserver.ThreadingUnixStreamServer):
-    """Serves in threads, until the process ends."""
+    """Serves in threads, until the process ends. name: of an abstract socket, which leaves no file."""
 
     daemon_threads = True
 
-    def __init__(self, path: Path, state: Server) -> None:
+    def __init__(self, name: str, state: Server) -> None:
         self.state = state
-        super().__init__(str(path), _Connection)
+        super().__init__(f"\0{name}", _Connection)
         threading.Thread(target=self.serve_forever, daemon=True).start()

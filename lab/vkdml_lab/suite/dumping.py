@@ -81,7 +81,7 @@ class Dump:
 
         before("dispatch", self._dispatch)
         before("barrier", lambda submission, buffers: self._add(submission, {"barrier": buffers}))
-        before("upload", lambda submission, buffer, size: self._add(submission, {"upload": buffer}))
+        before("upload", lambda submission, buffer, size=None: self._add(submission, {"upload": buffer}))
         before("run", self._run)
 
     def _add(self, submission: Submission, operation: dict[str, Any]) -> None:

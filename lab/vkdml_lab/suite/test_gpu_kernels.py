@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-from vkdml.engine.trust.trial import Fallback
+from vkdml.engine.commands import _Attempt
 from vkdml.faces.directml.device import Operator
 from vkdml.operators import cells, element_types, reference
 from vkdml.operators.checks import ceil_div, round_up
@@ -249,13 +249,13 @@ def test_who_waits_sees_that_another_has_given_up(device, mistaken, with_profile
     """The other, made up, says so by a bit of its own; who waits in vain himself would set another."""
     with_profile(**LONG_WAITS)
     mistaken(f"gpu/gru_{meeting}", *WAIT_IN_VAIN[meeting])
-    words, clear = [], Fallback._clear_words
+    words, clear = [], _Attempt.clear
 
-    def seen(fallback):
-        words.append(int(fallback._buffer.host(np.uint32)[fallback._word]))
-        clear(fallback)
+    def seen(attempt):
+        words.append(int(attempt.flags.host(np.uint32)[attempt.word]))
+        clear(attempt)
 
-    monkeypatch.setattr(Fallback, "_clear_words", seen)
+    monkeypatch.setattr(_Attempt, "clear", seen)
     case = make_case(cells.GRU, (5, 1, 5, 64), **WITHOUT_LENGTHS)
     _, results = executed(device, case, replace(ONE_PART, meeting=meeting))
     check(case, results)

@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cache, partial
+from typing import NamedTuple
+from weakref import WeakSet
+
+import numpy as np
 
 from ..planning.dispatches import Dispatch
 from ..planning.plan import Plan
 from .vulkan import spirv, system
 from .vulkan.buffers import Bound, Buffer, overlap
-from .vulkan.gpu import Gpu, Kernel, Submission
+from .vulkan.gpu import Gpu, Kernel
 from .vulkan.store import Lease
+from .vulkan.submissions import NONE, Builder, Operation
 from .weights import OWNED, Origin, Weights, is_current, origin_of
 
-_NONE: frozenset[Any] = frozenset()
-
-
-class _Operation(NamedTuple):
-    """A dispatch or a copy. copies: the buffer of an upload or a readback. size: of the bytes that it copies; None: all."""
-
-    record: Callable[[Submission], None]
-    reads: frozenset[Buffer] = _NONE
-    writes: frozenset[Bound] = _NONE
-    copies: Buffer | None = None
-    size: int | None = None
-    starts_submission: bool = False
+_log = logging.getLogger(__name__)
 
 
 class _HostCall(NamedTuple):
-    """A function that each execution calls. writes: parts of buffers that it changes."""
+    """A function that each execution calls."""
 
     work: Callable[[], None]
-    writes: frozenset[Bound] = _NONE
+    writes: frozenset[Bound] = NONE
 
 
 @dataclass(frozen=True)
@@ -41,7 +36,7 @@ class _Packing:
 
     weights: Weights
     sources: Sequence[Bound]
-    operations: Sequence[_Operation]
+    operations: Sequence[Operation]
     is_fresh: bool
 
     @property
@@ -53,7 +48,63 @@ class _Packing:
         return None if self.is_fresh else origin_of(self.sources)
 
 
-_Step = _Operation | _HostCall | _Packing
+@dataclass
+class Attempts:
+    """Counts attempts that gave up. goes_on: whether to try again after one did. keep: called for each that gives up."""
+
+    goes_on: bool = True
+    timeouts: int = 0
+    keep: Callable[[], None] = lambda: None
+
+    @property
+    def is_worthwhile(self) -> bool:
+        """Whether to try again. An attempt that gives up has lost time waiting."""
+        return self.goes_on or not self.timeouts
+
+    def gave_up(self) -> None:
+        self.timeouts += 1
+        self.keep()
+        _log.warning("workgroups did not meet in time: the fallback runs, %s",
+                     "this time" if self.goes_on else "and from now on at once")
+
+
+class _Attempt:
+    """The execution of a plan that may give up. Its fallback does the same work, and is recorded when it is first needed.
+
+    If it gives up, it sets the word of a buffer that the plan names. That word and those behind it, where workgroups meet, must
+    be 0 when it starts. It leaves them 0 if it succeeds.
+    """
+
+    def __init__(self, gpu: Gpu, lease: Lease | None, plan: Plan, buffers: Mapping[str, Bound], attempts: Attempts) -> None:
+        assert plan.timed_out
+        name, self.word = plan.timed_out
+        self.flags, self.attempts = buffers[name].buffer, attempts
+        self.tried = _recorded(gpu, lease, plan.execute, buffers)
+        self.tried.readback(self.flags, 4 * (self.word + 1))
+        self.fallback = cache(partial(_recorded, gpu, lease, plan.fallback, buffers))
+        self.writes = frozenset(buffers[name] for dispatch in plan.execute + plan.fallback for name in dispatch.writes)
+
+    def clear(self) -> None:
+        """Make the words 0."""
+        self.flags.upload(np.zeros(self.flags.size_in_bytes // 4 - self.word, np.uint32), 4 * self.word)
+
+    def gave_up(self) -> bool:
+        """Return whether it has given up. If so, count that, and clear the words, as other attempts may use them too."""
+        if not self.flags._take((1,), np.uint32, 4 * self.word)[0]:
+            return False
+        self.attempts.gave_up()
+        self.clear()
+        return True
+
+    def settle(self) -> None:
+        """Run the fallback if it has given up."""
+        if self.gave_up():
+            self.fallback().execute()
+
+
+_clear: WeakSet[Buffer] = WeakSet()  # buffers in which the words of attempts are 0
+
+_Step = Operation | _HostCall | _Packing | _Attempt
 
 
 def storage_buffers(plan: Plan) -> dict[str, int]:
@@ -64,9 +115,10 @@ def storage_buffers(plan: Plan) -> dict[str, int]:
 
 class Commands:
     """A list of operations, each of which waits for those that it depends on. All go to the driver in one submission, unless
-    `dispatch` starts another or `call` runs Python between two.
+    `dispatch` starts another or `call` runs Python between two. If an attempt gives up, all run again with the fallbacks.
 
     merges: whether host and device may write different parts of a buffer; if not, an upload or a readback copies all of it.
+    As outputs may then be inputs too, an attempt ends its submission, and only its fallback runs again. So it is with calls.
     lease: keeps the pipelines in the store.
     """
 
@@ -76,12 +128,13 @@ class Commands:
         self.lease = lease
         self._steps: list[_Step] = []
         self._packings: list[_Packing] = []
+        self._attempts: list[_Attempt] = []
         # Steps that change stamps, in recorded order: packings, initialized weights and (if it merges) uploads
         self._stamped: list[_Packing | Weights | Buffer] = []
         # Weights that an initializer must have packed before, each with the function that raises if none has
         self._needed: dict[Weights, Callable[[], None]] = {}
         self._checks: list[Callable[[], None]] = []
-        self._built: dict[tuple[bool, ...], list[Callable[[], None]]] = {}  # submissions, by which packings they contain
+        self._built: dict[tuple[tuple[bool, ...], ...], Builder] = {}  # submissions, by their packings and attempts
         self._owned: dict[Weights, int] = {}  # weights of initializers recorded here, and the number of steps before each
         self._overwritten: set[Weights] | None = None  # weights whose buffer another step writes to; None: not computed yet
 
@@ -94,14 +147,19 @@ class Commands:
         return any(overlap(part, bound) for step in self._dispatches for part in step.writes)
 
     @property
+    def operations(self) -> list[Operation]:
+        """The steps that are dispatches or copies."""
+        return [step for step in self._steps if isinstance(step, Operation)]
+
+    @property
     def _dispatches(self) -> list[_Step]:
         """The steps that are no copies."""
-        return [step for step in self._steps if not isinstance(step, _Operation) or step.copies is None]
+        return [step for step in self._steps if not isinstance(step, Operation) or step.copies is None]
 
     def _changes(self, steps: Iterable[_Step]) -> Iterator[Bound]:
         """Yield the parts that steps write. Uploads of writes that were already stamped on the host are left out."""
         for step in steps:
-            copied = step.copies if isinstance(step, _Operation) else None
+            copied = step.copies if isinstance(step, Operation) else None
             if not (self._merges and copied and not copied._is_exposed):
                 yield from step.writes
 
@@ -116,19 +174,19 @@ class Commands:
                 else:
                     self.before_execute(buffer._merge)
                 self._stamped.append(buffer)
-            self._add(_Operation(lambda submission: submission.upload(buffer, size), writes=frozenset([buffer]), copies=buffer,
-                                 size=size))
+            self._add(Operation(lambda submission: submission.upload(buffer, size), writes=frozenset([buffer]), copies=buffer,
+                                size=size))
 
     def readback(self, buffer: Buffer, size: int | None = None) -> None:
         """Record a copy to the host. size: as for `upload`."""
         if buffer._has_other_memory:
-            self._add(_Operation(lambda submission: submission.readback(buffer, size), reads=frozenset([buffer]), copies=buffer,
-                                 size=size))
+            self._add(Operation(lambda submission: submission.readback(buffer, size), reads=frozenset([buffer]), copies=buffer,
+                                size=size))
 
     def dispatch(self, kernel: Kernel, push: Mapping[str, int], starts_submission: bool = False) -> None:
         """Record a dispatch. push: its push constants, by their names in the shader. starts_submission: begin a new one."""
-        self._add(_Operation(lambda submission: submission.dispatch(kernel, push), kernel.reads, kernel.writes,
-                             starts_submission=starts_submission))
+        self._add(Operation(lambda submission: submission.dispatch(kernel, push), kernel.reads, kernel.writes,
+                            starts_submission=starts_submission))
 
     def record(self, dispatches: Sequence[Dispatch], buffers: Mapping[str, Bound]) -> None:
         """Record a plan's dispatches. buffers: the buffers, by their names in the plan."""
@@ -139,15 +197,22 @@ class Commands:
                 made[key] = self.gpu.create_kernel(dispatch, buffers, lease=self.lease)
             self.dispatch(made[key], dispatch.push, dispatch.starts_submission)
 
-    def call(self, work: Callable[[], None], writes: frozenset[Bound] = _NONE) -> None:
-        """Call `work` at this place of each execution, after the steps before it. writes: the parts that it changes."""
-        self._add(_HostCall(work, writes))
+    def execution(self, plan: Plan, buffers: Mapping[str, Bound], attempts: Attempts) -> None:
+        """Record an execution of a plan with packed weights. buffers: of the tensors, by field, and of the plan, by name."""
+        if plan.timed_out is None:
+            self.record(plan.execute, buffers)
+        else:
+            self._attempts.append(_Attempt(self.gpu, self.lease, plan, buffers, attempts))
+            self._add(self._attempts[-1])
 
-    def pack(self, weights: Weights, sources: Sequence[Bound], record: Callable[[Commands], None]) -> None:
-        """Pack weights at each execution that finds them changed. sources: their inputs. record: records the dispatches."""
-        inner = Commands(self.gpu, lease=self.lease)
-        record(inner)
-        operations = [step for step in inner._steps if isinstance(step, _Operation)]
+    def call(self, work: Callable[[], None]) -> None:
+        """Call `work` at this place of each execution, after the steps before it."""
+        self._add(_HostCall(work))
+
+    def pack(self, weights: Weights, sources: Sequence[Bound], dispatches: Sequence[Dispatch], buffers: Mapping[str, Bound]
+             ) -> None:
+        """Pack weights at each execution that finds them changed. sources: their inputs. The others are as of `record`."""
+        operations = _recorded(self.gpu, self.lease, dispatches, buffers).operations
         written = set(self._changes(self._steps))
         is_fresh = any(overlap(part, source) for part in written for source in sources)
         self._packings.append(_Packing(weights, sources, operations, is_fresh))
@@ -191,8 +256,7 @@ class Commands:
                 if not is_current(weights.origin, OWNED):
                     refuse()
             try:
-                for run in self._built.get(due) or self._runs(due):
-                    run()
+                self._run(due)
             except BaseException:  # the device may have done any part of it
                 for weights in {*self._owned, *(packing.weights for packing in self._packings)}:
                     weights.origin = None
@@ -200,10 +264,30 @@ class Commands:
             for weights, origin in origins.items():
                 weights.origin = origin
 
+    def _run(self, due: tuple[bool, ...]) -> None:
+        """Run the submissions and calls. If an attempt gives up, run all again with fallbacks, unless calls have done so."""
+        attempts = {attempt.flags: attempt for attempt in self._attempts if attempt.attempts.is_worthwhile}
+        for flags, attempt in attempts.items():
+            if flags not in _clear:
+                attempt.clear()
+            _clear.discard(flags)  # until all have succeeded
+        for run in self._submissions(due).runs:
+            run()
+        if attempts and self._is_repeatable and [attempt for attempt in attempts.values() if attempt.gave_up()]:
+            for run in self._submissions(due, tries=False).runs:
+                run()
+        for flags in attempts:
+            _clear.add(flags)
+
+    @property
+    def _is_repeatable(self) -> bool:
+        """Whether all may run twice with the same outcome: no output is an input, and no call notices."""
+        return not self._merges and not any(isinstance(step, _HostCall) for step in self._steps)
+
     def prepare(self) -> None:
         """Build the submissions of the next execution now."""
         with self.gpu.lock:
-            self._runs(self._due()[0])
+            self._submissions(self._due()[0])
 
     def _due(self) -> tuple[tuple[bool, ...], dict[Weights, Origin | None]]:
         """Return which packings are needed now, and the origins that their weights have afterwards.
@@ -233,105 +317,36 @@ class Commands:
         others = [step for step in self._steps if not (isinstance(step, _Packing) and step.weights == weights)]
         return weights.within is not None and any(overlap(part, weights.within) for part in self._changes(others))
 
-    def _runs(self, due: tuple[bool, ...]) -> list[Callable[[], None]]:
-        """Return an execution's submissions and calls, in order. due: which packings it contains."""
-        if due not in self._built:
-            builder = _Builder(self.gpu, self._merges)
-            packs = iter(due)
+    def _submissions(self, due: tuple[bool, ...], tries: bool = True) -> Builder:
+        """Return an execution's submissions and calls. due: which packings it contains. tries: whether it makes attempts."""
+        tried = tuple([tries and attempt.attempts.is_worthwhile for attempt in self._attempts])
+        if (due, tried) not in self._built:
+            builder, packs, attempts = Builder(self.gpu, self._merges), iter(due), iter(tried)
             for step in self._steps:
                 if isinstance(step, _HostCall):
                     builder.call(step.work)
-                elif isinstance(step, _Operation):
+                elif isinstance(step, Operation):
                     builder.add(step)
-                elif next(packs):
-                    for operation in step.operations:
-                        builder.add(operation)
-            self._built[due] = builder.finish()
-        return self._built[due]
+                elif isinstance(step, _Packing):
+                    builder.add(*step.operations if next(packs) else ())
+                elif next(attempts):
+                    builder.add(*step.tried.operations)
+                    if not self._is_repeatable:
+                        builder.call(step.settle)
+                else:
+                    builder.add(*step.fallback().operations)
+            builder.finish()
+            self._built[due, tried] = builder
+        return self._built[due, tried]
 
     @property
     def counts(self) -> tuple[int, int]:
-        """The numbers of submissions (with calls) and of dispatches of an execution that packs nothing."""
-        dispatches = sum(isinstance(step, _Operation) and step.copies is None for step in self._steps)
-        return len(self._runs((False,) * len(self._packings))), dispatches
+        """The numbers of submissions and of dispatches of an execution that packs nothing, and in which no attempt gives up."""
+        built = self._submissions((False,) * len(self._packings))
+        return built.submissions, built.dispatches
 
 
-class _Builder:
-    """Makes submissions of operations, with barriers where an operation depends on one before it."""
-
-    def __init__(self, gpu: Gpu, merges: bool) -> None:
-        self._gpu = gpu
-        self._merges = merges
-        self._runs: list[Callable[[], None]] = []
-        self._start()
-
-    def _start(self) -> None:
-        self._submission: Submission | None = None
-        self._written: set[Buffer] = set()  # buffers that operations or uploads wrote since the last barrier
-        self._copied: set[Buffer] = set()   # buffers uploaded or read back
-        self._copies: list[tuple[Buffer, int | None]] = []
-        self._read: set[Buffer] = set()     # buffers that dispatches read
-        self._uploaded: set[Buffer] = set()
-        self._seen: set[Bound] = set()      # parts that dispatches wrote before a copy of the buffer
-        self._unread: set[Bound] = set()    # parts that dispatches wrote since the buffer was last copied
-
-    def call(self, work: Callable[[], None]) -> None:
-        self.finish()
-        self._runs.append(work)
-
-    def add(self, operation: _Operation) -> None:
-        changes = {part.buffer for part in operation.writes}
-        # Buffers that need a barrier first. kp orders an upload before a dispatch, and a dispatch before a readback
-        needed = changes & (self._written | self._read)
-        if operation.copies is None:
-            needed |= operation.reads & self._written | changes & self._copied
-        if operation.starts_submission or operation.copies in self._copied:
-            self.finish()
-        if self._submission is None:
-            self._submission = self._gpu.create_submission()
-        elif needed:
-            self._submission.barrier(sorted(needed, key=lambda buffer: buffer._serial))
-            self._written -= needed
-            self._read -= needed
-        operation.record(self._submission)
-        if operation.copies is None:
-            self._written |= changes
-            self._read |= operation.reads
-            self._unread |= operation.writes
-        else:
-            self._copied.add(operation.copies)
-            self._copies.append((operation.copies, operation.size))
-            self._uploaded |= changes
-            seen = {part for part in self._unread if part.buffer is operation.copies}
-            self._seen |= seen
-            self._unread -= seen
-
-    def finish(self) -> list[Callable[[], None]]:
-        """End the current submission. Return all submissions and calls so far."""
-        if self._submission is not None:
-            submission, seen, unread = self._submission, self._seen, self._unread
-            in_place = self._gpu.host_memory
-            read_in_place = {part.buffer for part in seen | unread if part.buffer.has_copy} if in_place else set()
-            if read_in_place:
-                submission.show(sorted(read_in_place, key=lambda buffer: buffer._serial))
-            copied, copies = self._copied, self._copies
-            late = [part for part in unread if part.buffer in copied]
-            read_back = copied - self._uploaded if self._merges else set()
-
-            def run() -> None:
-                for part in seen:  # first, as a submission that fails may have changed them
-                    part._mark_computed()
-                unsent = [(buffer, buffer._unsent()) for buffer in read_back] if read_back else []
-                for part in unread:
-                    part._mark_computed()
-                submission.run()
-                for buffer, size in copies:
-                    buffer._mark_copied(size)
-                for buffer, arrays in unsent:
-                    buffer._put_back(arrays)
-                for part in late:
-                    part._mark_computed()
-
-            self._runs.append(run)
-        self._start()
-        return self._runs
+def _recorded(gpu: Gpu, lease: Lease | None, dispatches: Sequence[Dispatch], buffers: Mapping[str, Bound]) -> Commands:
+    commands = Commands(gpu, lease=lease)
+    commands.record(dispatches, buffers)
+    return commands

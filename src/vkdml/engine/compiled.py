@@ -20,9 +20,8 @@ from ..planning.plain import plan as plan_plain
 from ..planning.plan import Plan
 from ..planning.plan import plan as plan_recurrent
 from ..planning.profiles import profile
-from .commands import Commands, storage_buffers
+from .commands import Attempts, Commands, storage_buffers
 from .trust import self_test, tuner
-from .trust.trial import Attempts, record_execution
 from .vulkan import system
 from .vulkan.buffers import Bound
 from .vulkan.gpu import Gpu
@@ -59,18 +58,14 @@ class Compiled:
         self.is_verified = is_verified
         self.computed = with_sequence(problem) if is_verified and isinstance(problem, Problem) else problem
         self._tuning = system.setting("compile_operator", "VKDML_TUNING", tuner.MODES) or tuner.ON
+        tests = system.setting("compile_operator", "VKDML_SELFTEST", (self_test.ON, self_test.OFF))
+        self._is_tested = tests == self_test.ON or (tests is None and not profile(gpu.info).is_known)
         self._tuner = tuner.tuner(gpu) if isinstance(problem, Problem) and profile(gpu.info).tuned else None
         self._chosen: _Chosen | None = None
-        is_measured_first = (self._tuner is not None and isinstance(self.computed, Problem)
-                             and not self._tuner.knows(self.computed, options, self._tuning))
-        plan = self._planned(None, None) if is_measured_first else self.plan
-        for name, count in storage_buffers(plan).items():
-            if count > gpu.info.max_storage_buffers:
-                raise InvalidArgumentError(problem.operator, name, f"{count} storage buffers",
-                                           f"at most {gpu.info.max_storage_buffers} on {gpu.info.name}")
-        tests = system.setting("compile_operator", "VKDML_SELFTEST", (self_test.ON, self_test.OFF))
-        if tests == self_test.ON or (tests is None and not profile(gpu.info).is_known):
-            self_test.check_kind(gpu, self_test.kind_of(problem), problem.element)
+        if self._tuner and isinstance(self.computed, Problem) and not self._tuner.knows(self.computed, options, self._tuning):
+            self._planned(None, None)  # refused now, and measured later
+        else:
+            self.choose()
 
     @property
     def plan(self) -> Plan:
@@ -93,12 +88,18 @@ class Compiled:
 
     def _planned(self, timed_by: tuner.Tuner | None, workspace_bytes: int | None) -> Plan:
         """Make a plan, with buffers for outputs that only a check needs. timed_by: None for the cost model's choice."""
+        info, options = self.gpu.info, self._options
         if isinstance(self.computed, PlainProblem):
-            return plan_plain(self.computed, self.gpu.info)
-        if timed_by:
-            plan = timed_by.plan(self.computed, self._options, self._tuning, workspace_bytes)
+            plan = plan_plain(self.computed, info)
         else:
-            plan = plan_recurrent(self.computed, self.gpu.info, self._options, workspace_bytes)
+            plan = (timed_by.plan(self.computed, options, self._tuning, workspace_bytes) if timed_by else
+                    plan_recurrent(self.computed, info, options, workspace_bytes))
+        for name, count in storage_buffers(plan).items():
+            if count > info.max_storage_buffers:
+                raise InvalidArgumentError(self.problem.operator, name, f"{count} storage buffers",
+                                           f"at most {info.max_storage_buffers} on {info.name}")
+        if self._is_tested:
+            self_test.check(self.gpu, self.computed, plan, options)
         unbound = [field for field in self.computed.outputs if self.computed.has(field) and not self.problem.has(field)]
         return replace(plan, internal=plan.internal | {field: self.computed.tensor(field).size_in_bytes for field in unbound})
 
@@ -152,13 +153,10 @@ class Compiled:
         if weights is not None:
             sources = [memory[field] for field in self.weight_fields if field in memory]
             if sources:
-                commands.pack(weights, sources, lambda inner: self.record_packing(inner, memory, weights))
+                commands.pack(weights, sources, self.plan.initialize, {**memory, **weights.buffers})
             memory = {**memory, **weights.buffers}
         chosen = self._chosen or self.choose()
-        if chosen.plan.timed_out:
-            record_execution(commands, chosen.plan, memory, chosen.attempts)
-        else:
-            commands.record(chosen.plan.execute, memory)
+        commands.execution(chosen.plan, memory, chosen.attempts)
         if is_checked:
             outputs = {field: memory[field] for field in self.computed.outputs if self.computed.has(field)}
             packed = weights.contents if weights else {}

@@ -7,8 +7,8 @@ from __future__ import annotations
 import math
 import operator as op
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 
@@ -118,6 +118,12 @@ class CheckedOperator:
     def tensor_bytes(self) -> dict[str, int]:
         """The least sizes of the buffers bound to the tensors, by field."""
         return {field: tensor.size_in_bytes for field, tensor in self.tensors.items() if tensor}
+
+    def with_sizes(self, sizes: Mapping[str, tuple[int, ...]], packed: bool = False) -> Self:
+        """Give the tensors other sizes, by field. They are packed, or keep their strides."""
+        return replace(self, tensors={field: tensor and least_tensor(
+            tensor.data_type, sizes[field], packed_strides(sizes[field]) if packed else tensor.strides,
+            element_types.ITEMSIZES.get(tensor.data_type, self.element.itemsize)) for field, tensor in self.tensors.items()})
 
     def has(self, field: str) -> bool:
         """Whether the operator has this field and its tensor is given."""

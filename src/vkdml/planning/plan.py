@@ -223,15 +223,15 @@ def _fitted(target: Target, tilings: Iterable[Tiling]) -> Iterator[Tiling]:
     """Fit tilings of the size class to the problem's own T and B, and leave out those that cannot run it."""
     tilings, found = list(tilings), False
     for tiling in tilings:
-        fitted = _fit(target, tiling)
+        fitted = fit(target, tiling)
         if fitted and (fitted.loop.schedule != PERSISTENT or fallbacks(target, fitted)):
             found = True
             yield fitted
     if not found:  # too many dispatches are better than an error
-        yield from filter(None, (_fit(target, tiling, True) for tiling in tilings if tiling.loop.schedule == STEPPED))
+        yield from filter(None, (fit(target, tiling, True) for tiling in tilings if tiling.loop.schedule == STEPPED))
 
 
-def _fit(target: Target, tiling: Tiling, in_any_number: bool = False) -> Tiling | None:
+def fit(target: Target, tiling: Tiling, in_any_number: bool = False) -> Tiling | None:
     """Fit a tiling of the size class to the problem's own T and B. Returns None if it cannot run the problem.
 
     in_any_number: whether it may have any number of dispatches.

@@ -74,6 +74,7 @@ class DeviceProfile:
     core_subgroups: int = 1        # subgroups of one workgroup that run at once, as a workgroup has one core
     most_parts: int | None = None  # most parts of a tile, except in the gpu kernels; None: at most one for each core
     most_workgroup: int = 128      # most invocations of a workgroup in the float64 kernels, and of a part in the gpu kernels
+    large_tiles: bool = False      # whether tiles of the kernels that shuffle may be large, as loads are slow
     most_unrolled: int | None = None  # most rows times units of a tile if blocks of loads are unrolled; None: they are loops
     most_resident_products: int = 2048  # most products of an invocation in the resident kernels: more compile slowly
     most_iterations: int = MOST_ITERATIONS  # most iterations of all of an invocation's loops in a dispatch
@@ -82,9 +83,9 @@ class DeviceProfile:
     # The model of costs
     rates: Rates
     compiling: CompileShares = CompileShares()
-    # Only for GPUs
-    gpu: GpuRates | None = None    # a GPU that these are like; larger ones have more cache and wider memory
-    integrated_units: int = 0      # units of an integrated GPU that does not report them; 0: as many as `gpu`
+    # The kernels for GPUs, which CPU drivers may run too
+    gpu: GpuRates = GPUS["unknown"]  # a GPU that these are like; larger ones have more cache and wider memory
+    integrated_units: int = 4      # units of an integrated GPU that does not report them; 0: as many as `gpu`
 
     def fits(self, info: DeviceInfo) -> bool:
         return (self.is_cpu == info.is_cpu and self.driver in (None, info.driver) and self.type in (None, info.type)
@@ -141,7 +142,7 @@ PROFILES = {
                       resident=ResidentRates(product=1.2e-9)),
         compiling=CompileShares(row_of_unit=100e-6, resident_product=3e-6),
     ),
-    "llvmpipe": _LLVMPIPE,
+    "llvmpipe": replace(_LLVMPIPE, large_tiles=True),  # only Mesa 22's was measured
     "SwiftShader": DeviceProfile(
         is_cpu=True,
         driver="SwiftShader driver",
@@ -173,12 +174,13 @@ PROFILES = {
     "Intel, discrete": replace(_GPU, vendor=_INTEL, type="discrete", most_workgroup=256, gpu=GPUS["Arc B580"]),
     "Intel before Xe": replace(
         _GPU, vendor=_INTEL, names=r"HD Graphics P?[456]\d\d|\((BDW|SKL|KBL|CFL|CML|BXT|GLK|ICL|EHL|JSL)", gpu=GPUS["UHD 630"],
-        coherent_flow=True),
-    "Intel, integrated": replace(_GPU, vendor=_INTEL, most_workgroup=256, gpu=GPUS["Iris Xe"], coherent_flow=True),
-    "Qualcomm Adreno": replace(_GPU, vendor=_QUALCOMM, gpu=GPUS["Adreno 740"], integrated_units=4),
+        integrated_units=0, coherent_flow=True),
+    "Intel, integrated": replace(
+        _GPU, vendor=_INTEL, most_workgroup=256, gpu=GPUS["Iris Xe"], integrated_units=0, coherent_flow=True),
+    "Qualcomm Adreno": replace(_GPU, vendor=_QUALCOMM, gpu=GPUS["Adreno 740"]),
     "ARM Mali": replace(_GPU, vendor=_ARM, gpu=GPUS["Mali-G78"], integrated_units=8),
-    "Apple": replace(_GPU, names=r"^Apple", gpu=GPUS["M1"]),
-    "other GPUs": replace(_GPU, gpu=GPUS["unknown"], integrated_units=4),
+    "Apple": replace(_GPU, names=r"^Apple", gpu=GPUS["M1"], integrated_units=0),
+    "other GPUs": replace(_GPU),
 }
 
 
@@ -189,20 +191,14 @@ def profile(info: DeviceInfo) -> DeviceProfile:
 
 def compute_units(info: DeviceInfo) -> int:
     """Find how many units (see GpuRates) a GPU has: as its driver reports, by its name, or by its profile."""
-    rates, integrated = _gpu_like(info)
-    return info.compute_units or named_units(info.name) or (info.type != "discrete" and integrated) or rates.units
+    row = profile(info)
+    return info.compute_units or named_units(info.name) or (info.type != "discrete" and row.integrated_units) or row.gpu.units
 
 
 def gpu_rates(info: DeviceInfo) -> GpuRates:
     """Scale the rates of the GPU that this one is like to its number of units: larger GPUs have more cache and wider memory."""
-    rates, units = _gpu_like(info)[0], compute_units(info)
+    rates, units = profile(info).gpu, compute_units(info)
     share = units / rates.units
-    return replace(rates, units=units, cache_rate=rates.cache_rate * share, memory_rate=rates.memory_rate * share)
-
-
-def _gpu_like(info: DeviceInfo) -> tuple[GpuRates, int]:
-    """Find the GPU that a device is like, and its profile's integrated_units. For a CPU driver it is an unknown GPU."""
-    row = profile(info)
-    row = row if row.gpu else PROFILES["other GPUs"]
-    assert row.gpu
-    return row.gpu, row.integrated_units
+    shares = {"cache_rate": share, "memory_rate": share, "cache_bytes": 2**20 if info.is_cpu else share,  # processors have more
+              **dict.fromkeys(("memory_cache_rate", "memory_cache_bytes"), share if info.type == "discrete" else 0)}
+    return replace(rates, units=units, **{name: getattr(rates, name) * times for name, times in shares.items()})

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ..operators.checks import evaluate, least_size, packed_strides
+from ..operators.checks import evaluate
 from ..operators.problem import Problem
 
 
@@ -62,14 +62,10 @@ def with_sizes_of_class(problem: Problem) -> Problem:
     return replace(problem, steps=steps, batch=batch)
 
 
-def of_representative(problem: Problem) -> Problem:
-    """Make a problem of the same class with the representative's T and B, and packed tensors for them."""
-    steps, batch = representative(problem.steps, problem.batch)
-    letters = {"T": steps, "B": batch, "I": problem.input_size, "H": problem.hidden, "D": problem.directions}
-    tensors = {}
-    for field, tensor in problem.tensors.items():
-        sizes = tuple(evaluate(formula, letters) for formula in problem.cell.tensors[field])
-        strides, itemsize = packed_strides(sizes), 4 if field == "SequenceLengthsTensor" else problem.element.itemsize
-        size = least_size(sizes, strides, itemsize)
-        tensors[field] = tensor and replace(tensor, sizes=sizes, strides=strides, size_in_bytes=size)
-    return replace(problem, steps=steps, batch=batch, tensors=tensors)
+def resized(problem: Problem, sizes: Sizes | None = None) -> Problem:
+    """Make a problem with another T and B, whose tensors keep their strides; or with its representative's, packed."""
+    packed, sizes = sizes is None, sizes or representative(problem.steps, problem.batch)
+    letters = {"T": sizes.steps, "B": sizes.batch, "I": problem.input_size, "H": problem.hidden, "D": problem.directions}
+    of_field = {field: tuple(evaluate(formula, letters) for formula in formulas)
+                for field, formulas in problem.cell.tensors.items()}
+    return replace(problem.with_sizes(of_field, packed), steps=sizes.steps, batch=sizes.batch)

@@ -193,6 +193,11 @@ class ProjectionTiling(KernelTiling):
         return _MOST_COUNTED_ROWS if self.skips_padding else 0
 
     @property
+    def turns(self) -> int:
+        """How many times a workgroup multiplies its tile, each time with the weights of other units."""
+        return self.group_units // (self.workgroup * self.units_at_once)
+
+    @property
     def step_bytes(self) -> int:
         """Bytes of the projection of one time step."""
         return self.problem.directions * self.units * self.problem.batch * self.problem.element.real4_bytes

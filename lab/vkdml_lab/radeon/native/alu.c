@@ -68,7 +68,7 @@ static void scalar(Wave *w, const Instruction *i) {
 #include "scalar.inc"
     }
     write_scalar(w, i, &i->to, to);
-    w->scc = scc & 1;
+    w->scc = (scc ^ (i->to.kind ? 0 : broken(i, 1))) & 1;
 }
 
 static inline u32 atomic_of(int number, u32 O, u32 X) {

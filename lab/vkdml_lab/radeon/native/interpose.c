@@ -1,13 +1,16 @@
 // What lies between the driver and the "noop drm shim", which answers as the kernel would but executes nothing: memory with its
 // addresses, submissions, which another thread executes in their order, and the objects that tell of their end.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 
 enum { GEM_CLOSE = 0x09, GET_CAP = 0x0c, CREATE = 0x40, MMAP = 0x41, SUBMIT = 0x44, VA = 0x48, SYNC_CREATE = 0xbf, SYNC_DESTROY = 0xc0,
        SYNC_WAIT = 0xc3, SYNC_RESET = 0xc4, SYNC_SIGNAL = 0xc5, MAPS = 1, REPLACES = 4,
        ADDFB2_MODIFIERS = 0x10 };
-enum { CHUNK_COMMANDS = 1, CHUNK_SIGNAL = 9, WAIT_ALL = 1, MOST = 1 << 16, RING = 1024 };
+enum { CHUNK_COMMANDS = 1, CHUNK_SIGNAL = 9, WAIT_ALL = 1, MOST = 1 << 16, RING = 1024, MOST_FILES = 1024 };
+#define SHIM_FILE "/memfd:shim mem"
 #define MOST_BYTES (3ull << 30)  // the shim has one more, and no way to say that there is none left
 
 // The kernel's structures (amdgpu_drm.h, drm.h), as far as they are looked at
@@ -52,17 +55,38 @@ static void *executes(void *unused) {
     return unused;
 }
 
-static void forked(void) {  // the thread is not in the child; what was submitted before is the parent's
+// The shim has all memory in one file, which a child would share with its parent, both giving away the same parts: it gets its own
+static void renew_memory(void) {
+    char name[64], to[64];
+    struct stat file;
+    for (int fd = 0; fd < MOST_FILES; fd++) {
+        snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+        const ssize_t length = readlink(name, to, sizeof to - 1);
+        if (length < 0 || (to[length] = 0, strncmp(to, SHIM_FILE, strlen(SHIM_FILE))) || fstat(fd, &file)) continue;
+        const int own = memfd_create("shim mem", MFD_CLOEXEC);
+        if (own < 0 || ftruncate(own, file.st_size) || dup3(own, fd, O_CLOEXEC) < 0) perror("vkdml radeon: a child's memory");
+        close(own);
+    }
+}
+
+static void before_fork(void) { pthread_mutex_lock(&lock); }  // so that no other thread is in the shim
+static void in_parent(void) { pthread_mutex_unlock(&lock); }
+
+static void in_child(void) {  // the thread is not in it; what was submitted before is the parent's
     pthread_mutex_init(&lock, NULL);
+    if (connection >= 0) close(connection);
     has_thread = 0, connection = -1, over = submissions;
+    renew_memory();
+}
+
+__attribute__((constructor)) static void expect_forks(void) {
+    if (getenv("VKDML_RADEON")) pthread_atfork(before_fork, in_parent, in_child);
 }
 
 static void start(void) {
-    static int is_registered;
     pthread_condattr_t monotonic;
     pthread_t thread;
     if (has_thread) return;
-    if (!is_registered++) pthread_atfork(NULL, NULL, forked);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&changed, &monotonic);

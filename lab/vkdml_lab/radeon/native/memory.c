@@ -54,13 +54,13 @@ static void finish(Wave *w, Pending *p) {  // registers get what was loaded
     const Instruction *i = p->i;
     for (u32 k = 0, r = i->to.reg; p->loads && k < p->words; k++, r++) {
         if (i->op == OP_scalar_load) {
-            w->s[r] = p->data[0][k], w->scalar_written[r] = 1, w->scalar_due[r]--;
+            w->s[r] = p->data[0][k] ^ broken(i, OF_SCALARS), w->scalar_written[r] = 1, w->scalar_due[r]--;
             continue;
         }
         w->written[r] = 1, w->due[r]--;
         for (int l = 0; l < w->width; l++) {
             if (!(p->mask >> l & 1)) continue;
-            u32 word = p->data[k][l], *to = &w->v[r][l];
+            u32 word = p->data[k][l] ^ broken(i, OF_LANES), *to = &w->v[r][l];
             if (i->flags & SIGNED) word = i->size == 1 ? (u32)(i8)word : (u32)(i16)word;
             *to = i->flags & D16 ? (*to & 0xffff0000) | (word & 0xffff) : i->flags & D16_HIGH ? (*to & 0xffff) | word << 16 : word;
         }
@@ -182,7 +182,7 @@ static void scratch(Wave *w, const Instruction *i) {
 
 static void hold(Wave *w, Pending *p, const Operand *o, u32 first) {  // what is stored
     check_vector(w, p->i, o->reg, o->words);
-    for (u32 k = 0; k < o->words; k++) memcpy(p->data[first + k], w->v[o->reg + k], sizeof p->data[0]);
+    for (u32 k = 0; k < o->words; k++) for (int l = 0; l < MOST_LANES; l++) p->data[first + k][l] = w->v[o->reg + k][l] ^ broken(p->i, OF_LANES);
     for (int l = 0; p->i->flags & D16_HIGH && l < MOST_LANES; l++) p->data[0][l] >>= 16;
 }
 

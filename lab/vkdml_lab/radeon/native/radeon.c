@@ -23,8 +23,9 @@ enum { MOST_LANES = 64, MOST_PENDING = 64, LINE_BYTES = 128, LINES = 64, SCALARS
 
 // How hostile the GPU is. late: loads and stores end at once (0), at any time (1), as late as they may (2). caches: a core keeps lines
 // until they are invalidated. inexact: functions are wrong by what the guide allows, always alike for the same argument. resident:
-// workgroups at once. budget: instructions of a wave
-static struct { long seed, late, caches, inexact, resident, budget; } settings = {1, 1, 1, 1, 1024, 20000000};
+// workgroups at once. budget: instructions of a wave.
+// broken: the instruction, by its number in the table, that gives wrong bits wherever it runs
+static struct { long seed, late, caches, inexact, resident, budget, broken; } settings = {1, 1, 1, 1, 1024, 20000000, -1};
 
 // A range of the GPU's addresses. stamps: of each word which store was its last (above 16 bits), and by which core
 typedef struct { u64 va, size; u8 *host; u64 *stamps; } Range;

@@ -8,6 +8,9 @@ static void found(const Wave *w, u32 kind, const Instruction *i, u64 detail) {  
     if (report.found_count < MOST_FOUND) report.found[report.found_count++] = (Found){kind, pc, w ? w->group->number : 0, 1, detail};
 }
 
+static inline u32 broken(const Instruction *i, u32 bits) { return i->op == settings.broken ? bits : 0; }  // what is wrong of a result
+enum { OF_LANES = 0x00100010, OF_SCALARS = 4 };
+
 static inline u64 exec_of(const Wave *w) { return w->width == 64 ? (u64)w->s[EXEC + 1] << 32 | w->s[EXEC] : w->s[EXEC]; }
 static inline void set_exec(Wave *w, u64 lanes) {
     w->s[EXEC] = (u32)lanes;
@@ -48,6 +51,7 @@ static u64 read_scalar(Wave *w, const Instruction *i, const Operand *o) {
 
 static void write_scalar(Wave *w, const Instruction *i, const Operand *o, u64 value) {
     if (o->kind != SCALAR || o->reg == NULL_REG) return;
+    value ^= broken(i, OF_SCALARS);
     for (int n = 0; n < (o->words >= 2 ? 2 : 1); n++) {
         const int r = o->reg + n;
         if (w->scalar_due[r]) found(w, EARLY_WRITE, i, 256 + r);
@@ -90,4 +94,6 @@ static void write_vector(Wave *w, const Instruction *i, u32 reg, const u32 *word
     else
         for (int l = 0; l < w->width; l++)
             if (lanes >> l & 1) w->v[reg][l] = words[l];
+    for (int l = 0; broken(i, 1) && l < w->width; l++)
+        if (lanes >> l & 1) w->v[reg][l] ^= OF_LANES;
 }

@@ -19,9 +19,10 @@ static int request(u32 kind, u32 wave, void *data, u32 bytes) {
     u32 header[3] = {kind, wave, bytes};
     if (connection < 0) {
         struct sockaddr_un address = {.sun_family = AF_UNIX};
-        strncpy(address.sun_path, getenv("VKDML_RADEON"), sizeof address.sun_path - 1);
+        const int length = snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "%s", getenv("VKDML_RADEON"));  // abstract
         connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (connect(connection, (struct sockaddr *)&address, sizeof address)) perror("vkdml radeon: its process is not there");
+        if (connect(connection, (struct sockaddr *)&address, (u32)sizeof address.sun_family + 1 + length))
+            perror("vkdml radeon: its process is not there");
     }
     return transfer(header, sizeof header, 1) && transfer(data, bytes, 1);
 }

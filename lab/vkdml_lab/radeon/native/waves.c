@@ -72,12 +72,12 @@ static void step(Wave *w, const Dispatch *d) {
     } else if (i->op <= LAST_COMPARING) {
         const u64 bits = bits_of(w, i, result);
         if (i->op <= LAST_CARRYING) write_vector(w, i, i->to.reg, result), write_scalar(w, i, &i->to2, bits);
-        else if (i->flags & SETS_EXEC) set_exec(w, bits);
+        else if (i->flags & SETS_EXEC) set_exec(w, bits ^ broken(i, OF_SCALARS));
         else write_scalar(w, i, &i->to, bits);
     } else if (i->op <= LAST_SCALAR)
         scalar(w, i);
     else if (i->op >= OP_s_branch && i->op <= OP_s_cbranch_execnz)
-        next = branches(w, i->op) ? i->target : next;
+        next = branches(w, i->op) ^ (int)broken(i, 1) ? i->target : next;
     else
         other(w, i, result, second, d);
     w->pc = next;

@@ -1,42 +1,42 @@
-"""The self-test: each kernel that a device may run computes a small problem, which the float64 reference checks.
+"""The self-test: kernels compute small problems, which the float64 reference checks.
 
-It runs on request and, if the driver is not a known one, before the first use of each kind of operator in each type. Persistent
-kernels have a test of their own, `workgroups_meet` (trial.py).
+On request it runs each kernel that a device may be given. If the driver is not a known one, each operator's own pipelines, with
+its constants and persistent ones too, compute a small problem before their first use (`check`).
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ...errors import COMPUTES_WRONGLY, DriverError, VerificationError
-from ...operators import activations as activation_table
 from ...operators import cells, element_types, plain_problem, table
-from ...operators.arguments import tensor_descs
 from ...operators.cells import Cell
 from ...operators.checks import least_tensor
-from ...operators.copy_problem import INDICES, CopyProblem, GatherProblem
-from ...operators.correctness import differences
+from ...operators.copy_problem import CopyProblem
+from ...operators.correctness import SEQUENCE, differences, with_sequence
 from ...operators.element_types import ElementType
 from ...operators.header import descs
 from ...operators.header.descs import DML_BUFFER_TENSOR_DESC, DML_TENSOR_DATA_TYPE
-from ...operators.plain_problem import CastProblem, ElementwiseProblem, MovedProblem, PlainProblem, common_fields
-from ...operators.problem import Problem, from_desc
+from ...operators.plain_problem import CastProblem, ElementwiseProblem, PlainProblem, common_fields
+from ...operators.problem import Problem
 from ...planning.device_info import DeviceInfo
-from ...planning.options import MEETINGS
+from ...planning.options import MEETINGS, Options
 from ...planning.plain import plan as plan_plain
-from ...planning.plan import Plan, plan_of, tilings
+from ...planning.plan import Plan, fit, plan_of, tilings
+from ...planning.size_classes import Sizes, resized
 from ...planning.tiling import Target
 from ..commands import storage_buffers
 from ..vulkan import spirv
 from ..vulkan.gpu import Gpu, OnceForEachGpu
 from .choices import Choices
-from .trial import Run, Trial
+from .trial import Run, Trial, forward_problem, random_memory
 
 _log = logging.getLogger(__name__)
 
@@ -44,27 +44,27 @@ ON, OFF = "on", "off"  # values of VKDML_SELFTEST
 
 # Sizes of the problems: they take several tiles and workgroups, none of them full
 _SIZES = {"T": 5, "B": 3, "I": 5, "H": 21, "D": 1}
-_LENGTHS = (5, 0, 3)
+_MOST_STEPS, _WHOLE_TILES = 8, 3  # of an operator's own sample
+_MOST_ELEMENTS = 2**17  # of a tensor of an operator without a time loop
 _FLOAT64_TOLERANCE = 1e-12
 
 ACTIVATION = "activation"
-# The classes of plain problems, and the cells with their flags, by kind
-_PLAIN: dict[str, type[PlainProblem]] = {ACTIVATION: ElementwiseProblem, "arithmetic": plain_problem.ArithmeticProblem,
-                                         "GEMM": plain_problem.GemmProblem, "cast": CastProblem, "copy": CopyProblem,
-                                         "gather": GatherProblem}
+# The cells with their flags, by kind
 _CELLS: dict[str, tuple[Cell, dict[str, bool]]] = {
     "GRU": (cells.GRU, {"LinearBeforeReset": False}), "GRU, linear before reset": (cells.GRU, {"LinearBeforeReset": True}),
     "LSTM": (cells.LSTM, {}), "RNN": (cells.RNN, {})}
-KINDS = (*_CELLS, *_PLAIN)
-# The types that a kind is tested in, if not in all
-_TYPES = {"arithmetic": element_types.IN_DIRECTML, "GEMM": element_types.IN_DIRECTML, "cast": element_types.SINGLE}
 # Copies depend on the size of elements only, so one type of each size is tested
 _COPIED = tuple(element_types.any_of(DML_TENSOR_DATA_TYPE[name]) for name in ("UINT8", "FLOAT16", "FLOAT32", "INT64"))
+# The types that a kind is tested in, if not in all
+_TYPES = {"arithmetic": element_types.IN_DIRECTML, "GEMM": element_types.IN_DIRECTML, "cast": element_types.SINGLE,
+          "copy": _COPIED, "gather": _COPIED}
+
+Samples = list[tuple[Problem | PlainProblem, Plan]]  # problems that run with the same inputs, and their plans
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of testing one plan's kernels. kind: one of KINDS. seconds: with compiling. wrong: differences, or ""."""
+    """Outcome of testing one plan's kernels. kind: one of KINDS, or an operator. seconds: with compiling."""
 
     kind: str
     element: str
@@ -85,61 +85,64 @@ def outcomes(gpu: Gpu) -> Iterator[Outcome]:
 
 def types_of(kind: str) -> tuple[ElementType, ...]:
     """Return the types that a kind is tested in: those in which its kernels differ."""
-    if issubclass(_PLAIN.get(kind, Problem), MovedProblem):
-        return _COPIED
     return _TYPES.get(kind, element_types.ALL)
 
 
 def outcomes_of(gpu: Gpu, kind: str, element: ElementType) -> Iterator[Outcome]:
     """Test one kind in one type, with as many plans as it takes to run each kernel."""
     problem = problem_of(kind, element)
-    memory = _random_memory(problem)
     for plan in plans_of(gpu.info, problem):
-        start = time.perf_counter()
-        wrong = _wrong(gpu, problem, plan, memory)
-        outcome = Outcome(kind, element.name, _kernels(plan), time.perf_counter() - start, wrong)
-        _log.info("tested %s, in %.3f s", outcome, outcome.seconds)
-        yield outcome
+        yield _outcome(gpu, kind, [(problem, plan)])
 
 
 def problem_of(kind: str, element: ElementType) -> Problem | PlainProblem:
-    return _recurrent(kind, element) if kind in _CELLS else PLAIN_PROBLEMS[kind](element)
+    if kind in PLAIN_PROBLEMS:
+        return PLAIN_PROBLEMS[kind](element)
+    cell, flags = _CELLS[kind]
+    return forward_problem(cell, element, _SIZES, cell.tensors, flags)
 
 
-def _wrong(gpu: Gpu, problem: Problem | PlainProblem, plan: Plan, memory: dict[str, np.ndarray]) -> str:
+def _outcome(gpu: Gpu, kind: str, runs: Samples) -> Outcome:
+    start, (problem, plan) = time.perf_counter(), runs[-1]
+    wrong = _wrong(gpu, runs)
+    outcome = Outcome(kind, problem.element.name, _kernels(plan), time.perf_counter() - start, wrong)
+    _log.info("tested %s, in %.3f s", outcome, outcome.seconds)
+    return outcome
+
+
+def _wrong(gpu: Gpu, runs: Samples) -> str:
+    """Run problems with the same inputs. Return how the outputs of the last, with those that only the first has, differ."""
+    problem, _ = runs[0]
+    memory = random_memory(problem)
     try:
         with gpu.lock:
-            trial = Trial(gpu, problem, memory)
-            Run(trial, plan).execute()
-            return "; ".join(map(str, differences(problem, {**memory, **trial.outputs()})))
+            for one, plan in runs:
+                trial = Trial(gpu, one, memory)
+                Run(trial, plan).execute()
+                memory |= trial.outputs()
+        return "; ".join(map(str, differences(problem, memory)))
     except DriverError as error:
         return str(error)
 
 
 def plans_of(info: DeviceInfo, problem: Problem | PlainProblem) -> Iterator[Plan]:
-    """Yield plans that together have all kernels for which the device has enough bindings: few plans with few pipelines, as
-    nearly all of the time goes into compiling.
-    """
+    """Yield plans that together have all kernels for which the device has enough bindings."""
     if isinstance(problem, PlainProblem):
         yield plan_plain(problem, info)
         return
     target = Target(problem, info, without=frozenset(MEETINGS))
     best = {(tiling.loop.kernel, tiling.loop.schedule, tiling.projection and tiling.projection.kernel): tiling
             for tiling in reversed(tilings(target))}
-    plans = [plan_of(target, tiling) for tiling in best.values()]
-    plans = [plan for plan in plans if max(storage_buffers(plan).values()) <= info.max_storage_buffers]
-    left, made = {kernel for plan in plans for kernel in _kernels(plan)}, set[Hashable]()
-    while left:
-        plan = max(plans, key=lambda plan: (len(left.intersection(_kernels(plan))), -len(pipelines(plan) - made),
-                                            len(_kernels(plan))))
-        left.difference_update(_kernels(plan))
-        made |= pipelines(plan)
-        yield plan
+    made = set[str]()
+    for plan in sorted((plan_of(target, tiling) for tiling in best.values()), key=lambda plan: -len(_kernels(plan))):
+        if not made.issuperset(_kernels(plan)) and max(storage_buffers(plan).values()) <= info.max_storage_buffers:
+            made.update(_kernels(plan))
+            yield plan
 
 
 def pipelines(plan: Plan) -> set[Hashable]:
     """Return the pipelines that a driver compiles for a plan without its fallback."""
-    return {(dispatch.kernel, spirv.load(dispatch.kernel).values(dispatch.constants))
+    return {(dispatch.kernel, dispatch.subgroup_size, spirv.load(dispatch.kernel).values(dispatch.constants))
             for dispatch in plan.initialize + plan.execute}
 
 
@@ -147,13 +150,40 @@ def _kernels(plan: Plan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(dispatch.kernel for dispatch in plan.initialize + plan.execute))
 
 
-@OnceForEachGpu
-def check_kind(gpu: Gpu, kind: str, element: ElementType) -> None:
-    """Test a kind in a type, once. Raises VerificationError if its kernels compute wrongly."""
-    choices, key = Choices(gpu.info), {"self-test": kind, "element": element.name}
+def samples_of(info: DeviceInfo, problem: Problem | PlainProblem, plan: Plan, options: Options) -> Samples:
+    """Make small problems, and plans for them with a plan's pipelines. The first writes a sequence, which the check needs."""
+    if isinstance(problem, PlainProblem):
+        cut = _cut(problem)
+        return [(cut, plan_plain(cut, info))]
+    assert plan.tiling
+    loop = plan.tiling.loop
+    batch = min(problem.batch, _WHOLE_TILES * loop.rows + problem.batch % loop.rows)
+    sample = resized(problem, Sizes(min(problem.steps, _MOST_STEPS), batch))
+    if loop.chunks > 1:
+        options = replace(options, chunk_steps=2)
+    return [(one, plan_of(target, tiling)) for one in ([] if sample.has(SEQUENCE) else [with_sequence(sample)]) + [sample]
+            if (tiling := fit(target := Target(one, info, options), plan.tiling, True))]
+
+
+def _cut(problem: PlainProblem) -> PlainProblem:
+    """Bound each dimension, so that no tensor is large. A CopyProblem stays, as its copied parts have places in it."""
+    for most in (_MOST_ELEMENTS >> halvings | 1 for halvings in range(32)):  # odd: last tiles are not whole
+        sizes = {field: tuple(min(size, most) for size in tensor.sizes) for field, tensor in problem.tensors.items() if tensor}
+        if max(map(math.prod, sizes.values())) <= _MOST_ELEMENTS:
+            break
+    return problem if isinstance(problem, CopyProblem) else problem.with_sizes(sizes)
+
+
+def check(gpu: Gpu, problem: Problem | PlainProblem, plan: Plan, options: Options) -> None:
+    """Test a plan's pipelines before their first use. Raises VerificationError if they compute wrongly."""
+    made, passed = pipelines(plan), gpu.once_cache.setdefault(check, {})
+    if made <= passed.keys():
+        return
+    choices, key = Choices(gpu.info), {"self-test": sorted(map(repr, made))}
     if choices.get(key) is None:
-        expect_right(gpu, outcomes_of(gpu, kind, element))
+        expect_right(gpu, [_outcome(gpu, problem.operator, samples_of(gpu.info, problem, plan, options))])
         choices.put(key, {"passed": True})
+    passed.update(dict.fromkeys(made))
 
 
 @OnceForEachGpu
@@ -189,14 +219,6 @@ def expect_right(gpu: Gpu, found: Iterable[Outcome]) -> list[Outcome]:
     if wrong:
         raise VerificationError(f"{gpu.info.with_driver} computes wrongly: {'; '.join(wrong)}. {COMPUTES_WRONGLY}")
     return listed
-
-
-def kind_of(problem: Problem | PlainProblem) -> str:
-    """Return which of KINDS tests the kernels of a problem."""
-    if isinstance(problem, PlainProblem):
-        return next(kind for kind, cls in _PLAIN.items() if isinstance(problem, cls))
-    return next(kind for kind, (cell, flags) in _CELLS.items()
-                if problem.cell is cell and flags.items() <= problem.flags.items())
 
 
 def _tensor(element: ElementType, *sizes: int, **described: Any) -> DML_BUFFER_TENSOR_DESC:
@@ -246,37 +268,4 @@ def _gather(element: ElementType) -> Any:
 
 PLAIN_PROBLEMS: dict[str, Callable[[ElementType], Any]] = {
     ACTIVATION: _activation, "arithmetic": _arithmetic, "GEMM": _gemm, "cast": _cast, "copy": _copy, "gather": _gather}
-
-
-def _recurrent(kind: str, element: ElementType) -> Problem:
-    """Return a problem with every tensor that the kind's cell has."""
-    cell, flags = _CELLS[kind]
-    tensors = tensor_descs(cell, element, _SIZES, cell.tensors)
-    activations = [activation_table.BY_ONNX_NAME[name.lower()].desc() for name in cell.default_activations]
-    return from_desc(cell.desc(**tensors, **flags, ActivationDescs=tuple(activations),
-                               Direction=descs.DML_RECURRENT_NETWORK_DIRECTION.FORWARD), element=element)
-
-
-def _random_memory(problem: Problem | PlainProblem) -> dict[str, np.ndarray]:
-    """Return the bytes of random inputs, by field: numbers of about unit size, and weights that keep sums at that size."""
-    rng = np.random.default_rng(0)
-    memory = {}
-    for field in problem.inputs:
-        if field == "SequenceLengthsTensor":
-            memory[field] = np.array(_LENGTHS, np.uint32).view(np.uint8)
-        elif field == INDICES:
-            memory[field] = rng.integers(-9, 9, problem.tensor(field).sizes).astype(np.int32).reshape(-1).view(np.uint8)
-        elif isinstance(problem, MovedProblem):
-            memory[field] = rng.integers(0, 256, problem.tensor(field).size_in_bytes).astype(np.uint8)
-        else:
-            scale = _SIZES["H"] ** -0.5 if field in problem.weights else 1.0
-            memory[field] = _encoded(scale * rng.standard_normal(problem.tensor(field).size_of_elements),
-                                     problem.input_element)
-    return memory
-
-
-def _encoded(numbers: np.ndarray, element: ElementType) -> np.ndarray:
-    """Return numbers as the bytes of a type."""
-    if element.name == "bfloat16":  # the upper half of a float32
-        return (numbers.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16).reshape(-1).view(np.uint8)
-    return numbers.astype(element.name).reshape(-1).view(np.uint8)
+KINDS = (*_CELLS, *PLAIN_PROBLEMS)

@@ -6,9 +6,8 @@ kernels of each cell are tested before their first use, with each way to meet.
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,104 +17,19 @@ from ...errors import InvalidArgumentError
 from ...operators.activations import BY_ONNX_NAME
 from ...operators.arguments import tensor_descs
 from ...operators.cells import Cell
+from ...operators.copy_problem import INDICES, GatherProblem
 from ...operators.correctness import differences
-from ...operators.element_types import FLOAT32
+from ...operators.element_types import FLOAT32, ElementType
 from ...operators.header.descs import DML_RECURRENT_NETWORK_DIRECTION
-from ...operators.plain_problem import PlainProblem
-from ...operators.problem import Problem, from_desc
+from ...operators.plain_problem import MovedProblem, PlainProblem
+from ...operators.problem import LENGTHS, Problem, from_desc
 from ...planning.device_info import DeviceInfo
 from ...planning.options import PERSISTENT, SEQUENCE, Options
 from ...planning.plan import Measured, Plan, as_measured, best, described, plan_of, tilings
 from ...planning.size_classes import Sizes
 from ...planning.tiling import Target
-from ..commands import Commands
-from ..vulkan.buffers import Bound
+from ..commands import Attempts, Commands
 from ..vulkan.gpu import Buffer, Gpu
-from ..vulkan.store import Lease
-
-_log = logging.getLogger(__name__)
-
-Record = Callable[[Commands], None]
-
-
-def record_execution(commands: Commands, plan: Plan, buffers: Mapping[str, Bound], attempts: Attempts) -> None:
-    """Record an execution of a plan, whose weights are packed. buffers: of the tensors, by field, and of the plan, by name."""
-    if plan.timed_out is None:
-        commands.record(plan.execute, buffers)
-        return
-    name, word = plan.timed_out
-    writes = frozenset(buffers[name] for dispatch in plan.execute + plan.fallback for name in dispatch.writes)
-    commands.call(Fallback(commands.gpu, lambda inner: inner.record(plan.execute, buffers), (buffers[name].buffer, word),
-                           lambda inner: inner.record(plan.fallback, buffers), attempts, commands.lease).execute, writes)
-
-
-@dataclass
-class Attempts:
-    """Counts attempts that gave up. goes_on: whether to try again after one did. keep: called for each that gives up."""
-
-    goes_on: bool = True
-    timeouts: int = 0
-    keep: Callable[[], None] = lambda: None
-
-    @property
-    def is_worthwhile(self) -> bool:
-        """Whether to try again. An attempt that gives up has lost time waiting."""
-        return self.goes_on or not self.timeouts
-
-    def gave_up(self) -> None:
-        self.timeouts += 1
-        self.keep()
-
-
-class Fallback:
-    """Runs an attempt, and the fallback if the attempt gives up or is not worthwhile. Both do the same work.
-
-    attempt, fallback: record their dispatches. The fallback is recorded, and its pipelines are made, when it is first needed.
-    timed_out: the buffer and the index of the uint32 in it that an attempt sets when it gives up. The words from there on are
-    where workgroups meet. They must be 0 when an attempt starts; an attempt that succeeds leaves them 0.
-    """
-
-    def __init__(self, gpu: Gpu, attempt: Record, timed_out: tuple[Buffer, int], fallback: Record, attempts: Attempts,
-                 lease: Lease | None = None) -> None:
-        self._gpu, self._attempts, self._lease = gpu, attempts, lease
-        self._buffer, self._word = timed_out
-        self._attempt = Commands(gpu, lease=lease)
-        attempt(self._attempt)
-        self._attempt.readback(self._buffer)
-        self._clear = Commands(gpu)
-        self._clear.upload(self._buffer)
-        self._record_fallback = fallback
-        self._fallback: Commands | None = None
-        self._is_clear = False
-
-    def execute(self) -> None:
-        if self._attempts.is_worthwhile:
-            self._try()
-        else:
-            self._run_fallback()
-
-    def _try(self) -> None:
-        if not self._is_clear:
-            self._clear_words()
-        self._is_clear = False  # until the attempt has succeeded
-        self._attempt.execute()
-        if self._buffer.host(np.uint32)[self._word]:
-            self._attempts.gave_up()
-            _log.warning("workgroups did not meet in time: the fallback runs, %s",
-                         "this time" if self._attempts.goes_on else "and from now on at once")
-            self._clear_words()  # now, as other attempts may use the buffer too
-            self._run_fallback()
-        self._is_clear = True
-
-    def _clear_words(self) -> None:
-        self._buffer.host(np.uint32)[self._word:] = 0
-        self._clear.execute()
-
-    def _run_fallback(self) -> None:
-        if self._fallback is None:
-            self._fallback = Commands(self._gpu, lease=self._lease)
-            self._record_fallback(self._fallback)
-        self._fallback.execute()
 
 
 class Trial:
@@ -159,7 +73,7 @@ class Run:
         packing.execute()
         self._attempts = Attempts()
         self._commands = Commands(trial.gpu)
-        record_execution(self._commands, plan, buffers, self._attempts)
+        self._commands.execution(plan, buffers, self._attempts)
 
     def execute(self) -> None:
         """Run the plan once. Raises DriverError when the driver fails."""
@@ -175,6 +89,8 @@ class Run:
         """Whether any execution gave up."""
         return self.timeouts > 0
 
+
+_MOST_RANDOM = 2**20 - 3  # random numbers of a tensor; more repeat them
 
 # The test of meetings. All its problems have one H, the first for which the device has room, so that they share kernels
 _HIDDEN, _INPUTS = (256, 128, 64), 16
@@ -258,9 +174,8 @@ def _tried(gpu: Gpu, problem: Problem, meeting: Meeting, runs: int, measured: Me
     persistent = _persistent(gpu.info, problem, meeting, measured)
     assert persistent
     assert persistent.tiling
-    arrays = _random_arrays(problem)
-    memory = {field: array.reshape(-1).view(np.uint8) for field, array in arrays.items()}
-    alone, together = (Trial(gpu, problem, arrays) for _ in range(2))
+    memory = random_memory(problem)
+    alone, together = (Trial(gpu, problem, memory) for _ in range(2))
     Run(alone, _alone(gpu.info, problem)).execute()
     expected = _bytes(alone)
     run, least, verdict = Run(together, persistent), float("inf"), before
@@ -305,14 +220,41 @@ def _persistent(info: DeviceInfo, problem: Problem, meeting: Meeting, measured: 
 def _problem(cell: Cell, sizes: Sizes, hidden: int) -> Problem:
     """Return a problem. A GRU meets twice a step, as its reset gate is applied before the product."""
     letters = {"T": sizes.steps, "B": sizes.batch, "I": _INPUTS, "H": hidden, "D": 1}
+    return forward_problem(cell, FLOAT32, letters, [field for field in _FIELDS if field in cell.tensors],
+                           dict.fromkeys(cell.flags, False))
+
+
+def forward_problem(cell: Cell, element: ElementType, letters: Mapping[str, int], fields: Iterable[str],
+                    flags: Mapping[str, bool]) -> Problem:
+    """Return a problem of these sizes with the cell's default activations. fields: its tensors."""
     activations = tuple(BY_ONNX_NAME[name.lower()].desc() for name in cell.default_activations)
-    return from_desc(cell.desc(
-        **tensor_descs(cell, FLOAT32, letters, [field for field in _FIELDS if field in cell.tensors]),
-        **dict.fromkeys(cell.flags, False), Direction=DML_RECURRENT_NETWORK_DIRECTION.FORWARD, ActivationDescs=activations))
+    return from_desc(cell.desc(**tensor_descs(cell, element, letters, fields), **flags, ActivationDescs=activations,
+                               Direction=DML_RECURRENT_NETWORK_DIRECTION.FORWARD), element=element)
 
 
-def _random_arrays(problem: Problem) -> Mapping[str, np.ndarray]:
+def random_memory(problem: Problem | PlainProblem) -> dict[str, np.ndarray]:
+    """Return the bytes of random inputs, by field: numbers of about unit size, and weights that keep sums at that size."""
     rng = np.random.default_rng(0)
-    scales = {"InputTensor": 1.0, "WeightTensor": _INPUTS**-0.5, "RecurrenceTensor": problem.hidden**-0.5}
-    return {field: (scale * rng.standard_normal(problem.tensor(field).sizes)).astype(np.float32)
-            for field, scale in scales.items()}
+    memory = {}
+    for field in filter(problem.has, problem.inputs):
+        count = problem.tensor(field).size_of_elements
+        if isinstance(problem, Problem) and field == LENGTHS:
+            lengths = np.append((problem.steps, 0), rng.integers(0, problem.steps + 1, count))
+            memory[field] = lengths[:count].astype(np.uint32).view(np.uint8)
+        elif isinstance(problem, GatherProblem) and field == INDICES:
+            least = -problem.axis_size if problem.index_dtype.kind == "i" else 0
+            memory[field] = rng.integers(least, problem.axis_size, count).astype(problem.index_dtype).view(np.uint8)
+        elif isinstance(problem, MovedProblem):
+            memory[field] = rng.integers(0, 256, problem.tensor(field).size_in_bytes, np.uint8)
+        else:
+            scale = problem.tensor(field).sizes[-1]**-0.5 if field in problem.weights else 1.0
+            numbers = np.resize(scale * rng.standard_normal(min(count, _MOST_RANDOM)), count)
+            memory[field] = _encoded(numbers, problem.input_element)
+    return memory
+
+
+def _encoded(numbers: np.ndarray, element: ElementType) -> np.ndarray:
+    """Return numbers as the bytes of a type."""
+    if element.name == "bfloat16":  # the upper half of a float32
+        return (numbers.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)
+    return numbers.astype(element.name).view(np.uint8)

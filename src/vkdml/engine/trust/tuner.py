@@ -16,12 +16,12 @@ from ...errors import DriverError, InvalidArgumentError
 from ...operators.problem import Problem
 from ...planning.options import PERSISTENT, Options, forced, forces_bounds_only
 from ...planning.plan import Measured, Plan, as_measured, best, best_of_each_way, described, plan_of, tilings
-from ...planning.size_classes import class_facts, of_representative
+from ...planning.size_classes import class_facts, resized
 from ...planning.tiling import Target, Tiling
-from ..commands import storage_buffers
+from ..commands import Attempts, storage_buffers
 from ..vulkan.gpu import Gpu, OnceForEachGpu
 from .choices import Choices
-from .trial import GAVE_UP, Attempts, Meeting, Run, Trial, workgroups_meet
+from .trial import GAVE_UP, Meeting, Run, Trial, workgroups_meet
 
 T = TypeVar("T")
 
@@ -101,7 +101,7 @@ class Tuner:
                 _log.info("%s: goes by what was timed and kept before", problem)
             if kept is None and mode == ON:
                 self._gave_up = False
-                kept = self._fastest(of_representative(problem), options, mode)
+                kept = self._fastest(resized(problem), options, mode)
                 if self._gave_up:
                     self._choices.count_give_up(facts)
                 if kept and self._is_settled and (not self._gave_up or self._choices.gives_up(facts)):

@@ -13,7 +13,8 @@ try:
 except ImportError:
     raise MissingPackageError(f"vkdml.torch needs the package torch: {install_line('torch')}") from None
 
-from .modules import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell, convert, unconvert, warm_up
+from .modules import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell, convert, refresh, unconvert, warm_up
 from .torch_operators import onnx_translations
 
-__all__ = ["convert", "unconvert", "warm_up", "onnx_translations", "GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]  # noqa: RUF022  (as the documentation shows them)
+__all__ = ["convert", "unconvert", "warm_up", "refresh", "onnx_translations",  # noqa: RUF022  (as the documentation shows them)
+           "GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]

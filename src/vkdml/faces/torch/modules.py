@@ -18,8 +18,8 @@ from ...engine.vulkan.driver import calls
 from ...errors import NothingOnDeviceWarning, TorchArgumentError, shown
 from ..directml.device import Device
 from ..sessions import open_device, shapes_to_warm_up
-from .stacks import Form, Shape, layers_of
-from .torch_operators import OPERATORS, States, call_with, check_lengths, compiled_for, untraced
+from .stacks import Form, Shape
+from .torch_operators import OPERATORS, States, call_with, check_lengths, compiled_for, compiled_stacks, untraced
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -96,12 +96,11 @@ class Twin(nn.Module):
         is_cell = isinstance(self, nn.RNNCellBase)
         shapes = shapes_to_warm_up(self._module, 1 if is_cell else T, B)
         self._runs_on_cpu()  # refuses training mode
-        form, weights = self._form(), self._weights()
-        layers_of(form, weights)
+        form, weights, compiled = self._form(), self._weights(), compiled_for(self, self._vulkan_device)
         for t, b in shapes:
-            shape = Shape(t, b, weights[0].dtype, hx, packed and not is_cell)
-            with compiled_for(self, self._vulkan_device).prepared(form, weights, shape) as (stack, _):
-                stack.prepare()
+            with compiled.lock:
+                compiled.parameters.update(form, weights)
+                compiled.stack(form, Shape(t, b, weights[0].dtype, hx, packed and not is_cell)).execution.prepare({})
 
     def _call(self, *arguments: Any) -> States:
         with calls:
@@ -340,6 +339,16 @@ def warm_up(module: nn.Module, T: int | Iterable[int] | None = None, B: int | It
     for part in module.modules():
         if isinstance(part, Twin):
             part.warm_up(T, B, hx=hx, packed=packed)
+
+
+def refresh(module: nn.Module) -> None:
+    """Copy and pack all parameters of twins or of an exported graph again at the next call.
+
+    You need it only after writes that PyTorch does not count: through `.data`, numpy or DLPack.
+    """
+    _check_module("refresh", module)
+    for owner in (*module.modules(), *module.parameters(), *module.buffers()):
+        compiled_stacks.pop(owner, None)
 
 
 def _check_module(name: str, module: object) -> None:

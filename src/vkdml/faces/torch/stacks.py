@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils.weak import TensorWeakRef
 
 from ...engine.execution import Execution, Node
 from ...engine.weights import Contents, Snapshot, digest
@@ -199,7 +200,7 @@ class Stack:
         self._results |= {f"h{k}": (b, d, width // d) for k in range(len(layers))}
         if "OutputCellSingleTensor" in layers[0].kind.cell.outputs:
             self._results |= {f"c{k}": (b, d, form.hidden_size) for k in range(len(layers))}
-        self._execution = Execution(device.gpu, device.share, steps, self._results, contents=parameters)
+        self.execution = Execution(device.gpu, device.share, steps, self._results, contents=parameters)
 
     def _layer(self, layer: StackLayer, k: int) -> list[Node]:
         """Make a recurrent node and, with proj_size, the nodes that project the sequence and the last state.
@@ -233,10 +234,6 @@ class Stack:
                               Direction=directions[sizes["D"] - 1])
         return Node(from_desc(desc, None, self._element), names)
 
-    def prepare(self) -> None:
-        """Compile and pack everything that a run needs."""
-        self._execution.prepare({})
-
     def run(self, parameters: ModuleParameters, x: np.ndarray, states: Sequence[np.ndarray], lengths: np.ndarray | None
             ) -> list[np.ndarray]:
         """Run all layers on x [T, B, I]. Returns y [T, B, D * H] and the last states, [layers * D, B, H] each."""
@@ -252,7 +249,7 @@ class Stack:
             check = RangeCheck(self._form.module, {key: key for key in (*given, *self._results)}, given)
         if lengths is not None:
             values["lengths"] = lengths.astype(np.uint32)
-        results = self._execution.run(values, {key: (shape, x.dtype) for key, shape in self._results.items()})
+        results = self.execution.run(values, {key: (shape, x.dtype) for key, shape in self._results.items()})
         if check:
             check.check_results(results)
         y = results.pop(self._sequence)
@@ -275,22 +272,27 @@ def _unprojected(name: str, h: np.ndarray, projections: Sequence[tuple[np.ndarra
 class ModuleParameters(Contents):
     """A copy of a module's parameters, which its stacks compute with.
 
-    Each call compares it with the parameters. Weights are packed from it; arrays in DirectML's form are made when needed.
+    Each call checks whether they have changed. Weights are packed from it; arrays in DirectML's form are made when needed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_graphs: bool) -> None:
         super().__init__()
         self.layers: list[StackLayer] = []
         self._form: Form | None = None
-        self._seen: list[Tensor] = []
+        self._seen: list[_Seen] = []
+        self._holds = _OF_GRAPHS if is_graphs else _OF_TWINS
         self._snapshots: dict[Hashable, Snapshot] = {}
 
     def update(self, form: Form, weights: Sequence[Tensor]) -> None:
         """Copy a module's parameters again if they have changed. weights: all of them, in PyTorch's order."""
-        if form == self._form and len(weights) == len(self._seen) and all(map(_are_the_same, weights, self._seen)):
+        is_alike = form == self._form and len(weights) == len(self._seen)
+        if is_alike and all(map(_Seen.is_unchanged, self._seen, weights)):
             return
-        seen = [tensor.detach().clone() for tensor in weights]
-        self.layers = layers_of(form, seen)
+        layers_of(form, weights)  # refuses wrong ones
+        if is_alike and all(map(_Seen.equals, self._seen, weights)):
+            return
+        seen = [_Seen(tensor, self._holds) for tensor in weights]
+        self.layers = layers_of(form, [one.copy for one in seen])
         self._form, self._seen = form, seen
         self._snapshots = dict(enumerate(snapshot for layer in self.layers for snapshot in layer.snapshots()))
         self.version += 1
@@ -306,12 +308,49 @@ class ModuleParameters(Contents):
 
 
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_PROBED = 64  # elements of a tensor
+
+# How to refer to a tensor, by type, so that no other one gets its identity. A graph's stacks live as long as its first weight:
+# they must not hold it. PyTorch swaps no parameter that has a weak reference; a twin's other weights are new at each call
+_OF_GRAPHS: dict[type[Tensor], Any] = {Tensor: TensorWeakRef, nn.Parameter: TensorWeakRef}
+_OF_TWINS: dict[type[Tensor], Any] = {nn.Parameter: lambda tensor: lambda: tensor}
 
 
-def _are_the_same(first: Tensor, second: Tensor) -> bool:
-    """Whether two tensors have the same type and bits, so that NaN equals NaN and -0 differs from 0."""
-    words = _WORDS[second.itemsize]
-    return first.dtype is second.dtype and torch.equal(first.detach().resolve_neg().view(words), second.view(words))
+class _Seen:
+    """A copy of a tensor, and marks of that tensor: PyTorch counts its writes, and a view of a few elements shows most others.
+
+    The view keeps the memory, so that no other tensor gets its address.
+    """
+
+    _mark: tuple[Any, ...] = None, type(None)
+
+    def __init__(self, tensor: Tensor, holds: Mapping[type[Tensor], Any]) -> None:
+        self.copy, self._holds = tensor.detach().clone(memory_format=torch.contiguous_format), holds
+        self.equals(tensor)  # marks it
+
+    def is_unchanged(self, tensor: Tensor) -> bool:
+        """Whether it is the tensor that had these contents, and has not been written to since."""
+        facts, held, *elements = self._mark
+        return held() is tensor and facts == _facts(tensor) and torch.equal(*elements)
+
+    def equals(self, tensor: Tensor) -> bool:
+        """Whether a tensor has the type and bits of the copy, so that NaN equals NaN and -0 differs from 0."""
+        copy, hold, words = self.copy, self._holds.get(type(tensor)), _WORDS[self.copy.itemsize]
+        facts = _facts(tensor) if hold else None
+        if tensor.dtype is not copy.dtype or not torch.equal(tensor.detach().resolve_neg().view(words), copy.view(words)):
+            return False
+        self._mark = _Seen._mark
+        if hold and facts and tensor.is_contiguous() and not tensor.is_shared():  # other processes' writes are not counted
+            some = tensor.detach().view(-1)[::tensor.numel() // _PROBED | 1].view(words)  # odd: at all columns and cache sets
+            self._mark = facts, hold(tensor), some, some.clone()
+        return True
+
+
+def _facts(tensor: Tensor) -> tuple[Any, ...] | None:
+    """Return all that changes with a write that PyTorch counts, or with other memory. None: it counts none of this tensor."""
+    if tensor.is_inference() or tensor.is_neg():
+        return None
+    return tensor._cdata, tensor._version, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
 
 
 def to_numpy(tensor: Tensor) -> np.ndarray:

@@ -19,8 +19,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -59,24 +58,20 @@ _untraced: dict[Callable[..., States], Callable[..., States]] = {}
 class CompiledStacks:
     """The executions and packed weights that calls with the same weights share."""
 
-    def __init__(self, device: Device | int | str | None) -> None:
+    def __init__(self, device: Device | int | str | None, is_graphs: bool) -> None:
         self.device = device
-        self._parameters = ModuleParameters()
+        self.parameters = ModuleParameters(is_graphs)
         self.stacks: Recent[Stack] = Recent(_STACKS_KEPT)
-        self._lock = Lock()
+        self.lock = Lock()  # acquire it to use the others
 
-    @contextmanager
-    def prepared(self, form: Form, weights: Sequence[Tensor], shape: Shape) -> Iterator[tuple[Stack, ModuleParameters]]:
-        """Find or make the stack for a call of this shape. Other threads wait until the context ends."""
-        device = open_device(form.module, self.device)
-        with self._lock:
-            parameters = self._parameters
-            parameters.update(form, weights)
-            key = (form, form.per_layer(weights), parameters.layers[0].width, shape, device)
-            yield self.stacks.get(key, lambda: Stack(form, shape, device, parameters)), parameters
+    def stack(self, form: Form, shape: Shape) -> Stack:
+        """Find or make the stack for a call of this form and shape, with the parameters of the last update."""
+        device, parameters = open_device(form.module, self.device), self.parameters
+        key = (form, len(parameters.layers[0].parameters), parameters.layers[0].width, shape, device)
+        return self.stacks.get(key, lambda: Stack(form, shape, device, parameters))
 
 
-_compiled = WeakIdKeyDictionary()  # a CompiledStacks by twin, or by the first of the weights of a graph
+compiled_stacks = WeakIdKeyDictionary()  # a CompiledStacks by twin, or by the first of the weights of a graph
 _lock = Lock()
 _calling = threading.local()  # compiled: the CompiledStacks for the operator that this thread calls
 
@@ -84,9 +79,9 @@ _calling = threading.local()  # compiled: the CompiledStacks for the operator th
 def compiled_for(owner: object, device: Device | int | str | None) -> CompiledStacks:
     """Find or make the CompiledStacks of a twin, or of a graph's weights, on a device."""
     with _lock:
-        found: CompiledStacks | None = _compiled.get(owner)
+        found: CompiledStacks | None = compiled_stacks.get(owner)
         if found is None or found.device != device:
-            found = _compiled[owner] = CompiledStacks(device)
+            found = compiled_stacks[owner] = CompiledStacks(device, isinstance(owner, Tensor))
     return found
 
 
@@ -125,15 +120,15 @@ class OperatorCall(NamedTuple):
         """The stacks of the twin that makes the call, or else those of its weights."""
         return getattr(_calling, "compiled", None) or compiled_for(self.weights[0], self.device)
 
-    def check(self, is_fake: bool) -> list[tuple[int, ...]]:
+    def check(self, width: int | None) -> list[tuple[int, ...]]:
         """Refuse wrong numbers, ranks, sizes, types and devices of tensors. Returns the results' shapes.
 
-        is_fake: whether PyTorch's compilers call, with tensors that have no values.
+        width: y's features, if the weights are checked; None for PyTorch's compilers, whose tensors have no values.
         """
-        module, form, input = self.module, self.form, self.input
-        devices = {tensor.device for tensor in (input, *self.hx, *self.weights)}
-        device = input.device if is_fake and len(devices) == 1 else CPU
-        width = layers_of(form, self.weights, device)[0].width
+        module, form, input, device, is_fake = self.module, self.form, self.input, CPU, width is None
+        if width is None:
+            device = input.device if len({tensor.device for tensor in (input, *self.hx, *self.weights)}) == 1 else CPU
+            width = layers_of(form, self.weights, device)[0].width
         tensors = {"input": input} | {f"hx[{index}]": state for index, state in enumerate(self.hx)}
         check_tensors(module, tensors.items(), self.weights[0].dtype, device)
         sizes = [width // form.directions, *[form.hidden_size] * (self.mode == "LSTM")]
@@ -185,17 +180,20 @@ def _is_list(tensor: Tensor, *dtypes: torch.dtype) -> bool:
 
 def _run(mode: str, *arguments: Any) -> States:
     call = OperatorCall(mode, *arguments)
-    shapes = call.check(is_fake=False)
-    input, lengths, rows = call.input, call.lengths, shapes[1][1]
-    if rows == 0:
-        return tuple(map(input.new_empty, shapes))
-    if call.batch_sizes is not None:
-        input, lengths = pad_packed_sequence(PackedSequence(input, call.batch_sizes))
-    elif lengths is not None and input.dtype is torch.float64:  # the range check must ignore padding
-        input = input.masked_fill((torch.arange(len(input))[:, None] >= lengths)[..., None], 0)
-    shape = Shape(len(input), rows, input.dtype, bool(call.hx), lengths is not None)
-    with call.compiled.prepared(call.form, call.weights, shape) as (stack, parameters):
-        y, *last = map(to_torch, stack.run(parameters, to_numpy(input), list(map(to_numpy, call.hx)),
+    input, lengths, form = call.input, call.lengths, call.form
+    form.per_layer(call.weights)  # refuses an empty list
+    compiled = call.compiled
+    with compiled.lock:
+        compiled.parameters.update(form, call.weights)
+        shapes = call.check(compiled.parameters.layers[0].width)
+        if (rows := shapes[1][1]) == 0:
+            return tuple(map(input.new_empty, shapes))
+        if call.batch_sizes is not None:
+            input, lengths = pad_packed_sequence(PackedSequence(input, call.batch_sizes))
+        elif lengths is not None and input.dtype is torch.float64:  # the range check must ignore padding
+            input = input.masked_fill((torch.arange(len(input))[:, None] >= lengths)[..., None], 0)
+        stack = compiled.stack(form, Shape(len(input), rows, input.dtype, bool(call.hx), lengths is not None))
+        y, *last = map(to_torch, stack.run(compiled.parameters, to_numpy(input), list(map(to_numpy, call.hx)),
                                            None if lengths is None else lengths.numpy()))
     return y if call.batch_sizes is None else pack_padded_sequence(y, lengths).data, *last
 
@@ -203,7 +201,7 @@ def _run(mode: str, *arguments: Any) -> States:
 def _fake(mode: str, *arguments: Any, **named: Any) -> States:
     """Make empty tensors in the shapes of a call's results, for PyTorch's compilers."""
     call = OperatorCall(mode, *arguments, **named)
-    return tuple(map(call.input.new_empty, call.check(is_fake=True)))
+    return tuple(map(call.input.new_empty, call.check(None)))
 
 
 def _no_gradient(ctx: Any, *gradients: Any) -> Any:
@@ -249,8 +247,10 @@ def _autocast(mode: str, *arguments: Any) -> States:
 
 
 def _is_ragged(sizes: Tensor | None) -> bool:
-    """Whether the rows' lengths differ: if they do not, PyTorch's LSTM runs a PackedSequence like a Tensor."""
-    return sizes is not None and (torch.compiler.is_compiling() or len(set(sizes.tolist())) > 1)  # unknown to compilers
+    """Whether the rows' lengths differ, 0 counted as 1: if not, PyTorch's LSTM runs a PackedSequence like a Tensor."""
+    if sizes is None or torch.compiler.is_compiling():  # compilers do not know the lengths
+        return sizes is not None
+    return len(set(sizes.clamp(min=1).tolist())) > 1
 
 
 class _Library(torch.library.Library):

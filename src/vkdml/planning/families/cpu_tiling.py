@@ -12,7 +12,8 @@ from ..profiles import PRIVATE_ARRAYS, Rates, ResidentRates
 from ..tiling import KernelTiling, Packing, ProjectionTiling, Target, Tiling, even_rows, loops
 from .parts import ARRAY_COLUMNS, PartsLoop, PartsTiling, parts_of, schedules_of, spread
 
-_MOST_ROWS = 16  # most rows of a tile: with more, compiling takes long
+_MOST_ROWS, _MOST_LARGE_ROWS = 16, 32  # most rows of a tile, and of a large one: with more, compiling takes long
+_MOST_KEPT = 2**16  # most elements of X that a tile of the projection keeps, as they are on a stack
 _STEPS_FOR_A_ROW = 16  # a tile of the projection has a row for so many steps of batch rows, if compiling takes long
 
 
@@ -26,13 +27,17 @@ class LanesTiling(PartsTiling):
 
     @staticmethod
     def tilings(target: Target) -> Iterator[Tiling]:
-        for schedule, is_projected, (rows, units_at_once) in product(schedules_of(target), (False, True), _tiles_of(target)):
+        most_rows = _MOST_ROWS
+        # A large tile loads weights less often, where those of two units cannot stay. Each of at least two cores has a tile
+        if target.profile.large_tiles and all(tiling.loop.units_at_once == 1 for tiling in ResidentTiling.tilings(target)):
+            most_rows = max(most_rows, min(_MOST_LARGE_ROWS, target.problem.batch // max(2, target.workers)))
+        tiles = _tiles_of(target, most_rows)
+        for schedule, is_projected, (rows, units_at_once) in product(schedules_of(target), (False, True), tiles):
             parts = parts_of(target, schedule, rows, target.lanes * units_at_once)
             if parts:
                 found = (_tiling(target, schedule, is_projected, rows, units_at_once, parts, workgroup, unrolled)
                          for workgroup, unrolled in _workgroups(target))
-                most = target.profile.most_iterations
-                yield from islice((tiling for tiling in found if tiling.has_iterations(most)), 1)
+                yield from islice((one for one in found if one.has_iterations(target.profile.most_iterations)), 1)
 
     def phase_loops(self, gates: int) -> int:
         """Bound a phase. With lengths, separate code may multiply only half of a tile. Drivers may keep it without lengths."""
@@ -51,10 +56,10 @@ class LanesTiling(PartsTiling):
         return loops(packing.loads // tiling.block_loads, block, 1)
 
 
-def _tiles_of(target: Target) -> list[tuple[int, int]]:
+def _tiles_of(target: Target, most_rows: int = _MOST_ROWS) -> list[tuple[int, int]]:
     """List pairs of the rows of a tile and the units that an invocation computes together."""
     options, most = target.options, target.profile.most_unrolled
-    rows = [options.rows] if options.rows else even_rows(target.problem.batch, range(1, _MOST_ROWS + 1))
+    rows = [options.rows] if options.rows else even_rows(target.problem.batch, range(1, most_rows + 1))
     units = [options.units_at_once] if options.units_at_once else [2, 1]
     return [tile for tile in product(rows, units) if most is None or tile[0] * tile[1] <= most or options.rows]
 
@@ -82,16 +87,21 @@ def _tiling(target: Target, schedule: str, is_projected: bool, rows: int, units_
 
 
 def _projection(target: Target, loop: PartsLoop, packed: Packing, workgroup: int, units_at_once: int) -> ProjectionTiling:
-    """Make the projection for a time loop with or without resident weights."""
+    """Make the projection for a time loop with or without resident weights. The workers share the units of a large tile."""
+    turn = workgroup * units_at_once
+    rows = _projection_rows(target, units_at_once)
+    keeps_x = target.profile.large_tiles and rows * packed.columns <= _MOST_KEPT
+    turns = ceil_div(loop.units // turn, target.workers) if keeps_x else 1
     return ProjectionTiling(
-        problem=target.problem, kernel="cpu/projection_lanes", lanes=target.lanes, rows=_projection_rows(target, units_at_once),
+        problem=target.problem, kernel="cpu/projection_lanes", lanes=target.lanes, rows=rows,
         units_at_once=units_at_once, workgroup=workgroup, block_loads=loop.block_loads, unrolled=loop.unrolled,
-        units=loop.units, group_units=workgroup * units_at_once, input=packed)
+        units=loop.units, group_units=turns * turn, input=packed)
 
 
 def _projection_rows(target: Target, units_at_once: int) -> int:
     row_steps, most = target.problem.batch * target.problem.steps, target.profile.most_unrolled
-    return min(most // units_at_once, ceil_div(row_steps, _STEPS_FOR_A_ROW)) if most else min(_MOST_ROWS, row_steps)
+    most_rows = _MOST_LARGE_ROWS if target.profile.large_tiles else _MOST_ROWS
+    return min(most // units_at_once, ceil_div(row_steps, _STEPS_FOR_A_ROW)) if most else min(most_rows, row_steps)
 
 
 def _block_loads(target: Target) -> int:

@@ -32,8 +32,7 @@ class Float64Tiling(PartsTiling):
             parts = parts_of(target, schedule, 1, 1)
             if parts:
                 found = (_tiling(target, schedule, is_projected, parts, workgroup) for workgroup in _workgroups(target, parts))
-                most = target.profile.most_iterations
-                yield from islice((tiling for tiling in found if tiling.has_iterations(most)), 1)
+                yield from islice((one for one in found if one.has_iterations(target.profile.most_iterations)), 1)
 
     def phase_loops(self, gates: int) -> int:
         """Bound a phase. Each activation has an exponential, a logarithm and up to four divisions, in code that all share."""

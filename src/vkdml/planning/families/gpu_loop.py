@@ -169,7 +169,7 @@ def registers(loop: GpuLoop, rates: GpuRates) -> int:
     """Estimate an invocation's registers. A block of streamed weights that is loaded while another is multiplied has its own.
 
     With several rows, so have the addresses of such blocks, half a load of 16-bit weights as float32 and, with some compilers,
-    two loads from shared memory.
+    two loads from shared memory and what stays during a wait: the input's part, the count of arrivals, 3 if rows have lengths.
     """
     gates, several = len(loop.problem.cell.gates), loop.rows > 1
     of_load = 4 * gates
@@ -178,7 +178,9 @@ def registers(loop: GpuLoop, rates: GpuRates) -> int:
     of_shared = of_load * (2 if rates.sinks_loads and several else 1) if loop.shared_loads else 0
     places = 2 if several and blocks > 1 else 0
     unpacked = 2 * gates if several and loop.problem.element.vecs_per_load > 1 else 0
-    weights = loop.weight_registers + streamed + of_shared + places + unpacked
+    waiting = gates + 3 * loop.problem.has("SequenceLengthsTensor") + (loop.meeting == BARRIER)
+    of_input = waiting if rates.sinks_loads and several and loop.meeting else 0
+    weights = loop.weight_registers + streamed + of_shared + places + unpacked + of_input
     return rates.other_registers + weights + loop.sum_registers + loop.rows - 1
 
 

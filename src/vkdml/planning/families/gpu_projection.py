@@ -83,7 +83,7 @@ class GpuProjection(ProjectionTiling):
         """Estimate the seconds of this many time steps: the longest of several bounds, and then the stores of the result.
 
         The bounds are the instructions and the bytes from shared memory, on the unit with most workgroups; the blocks of a lone
-        workgroup, each of which waits for its loads; and the bytes from the second-level cache.
+        workgroup, each of which waits for its loads; and the bytes from the second-level cache, where not all may stay.
         """
         workgroups = self.tiles(steps) * self.groups_of_units * self.problem.directions
         of_unit = ceil_div(workgroups, rates.units)  # workgroups on the busiest unit
@@ -97,14 +97,16 @@ class GpuProjection(ProjectionTiling):
         rounds = ceil_div(of_unit, max(1, rates.most_invocations // self.workgroup))
         waiting = rounds * max(self.blocks * rates.latency, alone)
         cached = workgroups * rows * 4 * vecs * self.problem.element.itemsize / rates.cache_rate
-        return max(busy, waiting, cached) + steps * self.step_bytes / rates.memory_rate
+        weights = self.problem.directions * self.units * self.input.loads * len(self.problem.cell.gates) * 16
+        samples = steps * self.problem.batch * self.problem.input_size * self.problem.element.itemsize
+        farther = rates.beyond_cache(weights, weights) + rates.beyond_cache(samples, samples)
+        return max(busy, waiting, cached) + farther + steps * self.step_bytes / rates.memory_rate
 
 
 def projections(target: Target) -> list[GpuProjection]:
     """List the projections that a device can run. They differ in time, not in results."""
-    info, rates = target.info, target.profile.gpu
-    found = [_projection(target.problem, tile) for tile in _TILES
-             if rates is None or tile.registers <= rates.invocation_registers]
+    info, most = target.info, target.gpu.invocation_registers
+    found = [_projection(target.problem, tile) for tile in _TILES if info.is_cpu or tile.registers <= most]
     return [projection for projection in found if projection.workgroup <= info.max_workgroup_invocations
             and projection.shared_bytes <= info.max_shared_memory]
 

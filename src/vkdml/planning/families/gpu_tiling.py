@@ -21,7 +21,6 @@ _TILE_INSTRUCTIONS, _ROW_INSTRUCTIONS = 230, 20  # an invocation's, besides mult
 _TILE_CYCLES, _ROW_CYCLES, _CYCLES_OF_MULTIPLY_ADD = 600, 130, 2.5  # a lone subgroup's, in compiled code
 _SYNCHRONIZATION_CYCLES = 150  # cycles of a phase's two workgroup barriers, with the latency of shared memory
 _NOT_SIDE_BY_SIDE = 1.0  # seconds that are charged if parts may wait for ones that have not begun
-_MOST_FLOW_BYTES = 64 * 2**20  # most bytes of h that a chunk in flow stores
 _WORKGROUP = 64  # invocations of a workgroup before and after the time loop
 _MOST_SLOT_GROUPS = 64  # most workgroups that share the slots of flow
 _BEGIN_BLOCKS = ("HiddenInit", "State", "CellMemInit", "Meeting")
@@ -57,32 +56,19 @@ class GpuTiling(Tiling):
         return self.loop.workgroups <= resident_workgroups(self.loop, target)
 
     def step_estimate(self, target: Target) -> float:
-        """Estimate a step: the longest of several bounds on a turn of a tile, and the time that parts wait for each other.
-
-        The bounds are the instructions and the bytes from shared memory, on the unit with most workgroups; the bytes from the
-        second-level cache: streamed weights, h and the input's part; and a lone subgroup, which waits for each result that it
-        needs. Nothing hides the waiting for h or for the first streamed weights, and for barriers, in a phase.
-        """
-        loop, rates, phases, gates = self.loop, target.gpu, self.problem.loop.phases, len(self.problem.cell.gates)
-        of_unit = ceil_div(loop.workgroups, rates.units)
-        products = loop.group_loads * self.problem.element.columns_per_load * loop.sum_registers  # of an invocation
-        others = _TILE_INSTRUCTIONS + loop.rows * _ROW_INSTRUCTIONS
-        issued = of_unit * loop.workgroup * (products + others) / (rates.lanes * rates.clock)
-        vectors = loop.group_loads * self.problem.element.vecs_per_load * loop.rows
-        read = loop.workgroup * 16 * (vectors + loop.shared_loads * gates)
-        shared = of_unit * read / (rates.shared_rate * rates.clock)
-        streamed = loop.workgroup * loop.streamed_loads * gates * 16
-        h = 0 if loop.schedule == SEQUENCE else loop.rows * loop.vector_bytes
-        cached = loop.workgroups * (streamed + h + loop.rows * loop.turn_units * 16) / rates.cache_rate
-        waits = loop.schedule != SEQUENCE or loop.streamed_loads > 0
-        exposed = waits * rates.latency + _SYNCHRONIZATION_CYCLES / rates.clock
-        narrower = loop.subgroup_size / target.info.subgroup_size if loop.subgroup_size else 1  # it issues faster
-        cycles = _TILE_CYCLES + loop.rows * _ROW_CYCLES + _CYCLES_OF_MULTIPLY_ADD * narrower * products
-        step = loop.tiles_of_group * loop.turns * max(issued, shared, cached, cycles / rates.clock + phases * exposed)
+        """Estimate a step: the longest of the bounds on a tile, what nothing hides, and the time that parts wait."""
+        loop, rates, phases = self.loop, target.gpu, self.problem.loop.phases
+        # A lone subgroup waits for each result that it needs. A narrower one issues instructions faster
+        narrower = loop.subgroup_size / target.info.subgroup_size if loop.subgroup_size else 1
+        products = _CYCLES_OF_MULTIPLY_ADD * narrower * _multiply_adds(loop)
+        alone = (_TILE_CYCLES + loop.rows * _ROW_CYCLES + products) / rates.clock + phases * _exposed(loop, rates)
+        step = loop.tiles_of_group * loop.turns * (_farther(loop, rates) + max(
+            _instructions(loop, rates), _shared(loop, rates), _cache(loop, rates), alone))
         if loop.schedule == SEQUENCE:
             return step
         if loop.schedule != PERSISTENT:
-            return step + phases * target.profile.rates.dispatch + _kept(loop, rates)
+            of_step, kept = (_weights(loop, loads) for loads in (loop.group_loads, loop.group_loads - loop.streamed_loads))
+            return step + phases * target.profile.rates.dispatch + _kept(loop, rates) + rates.beyond_cache(kept, of_step)
         return step + phases * (rates.seen if loop.meeting == FLOW else rates.meeting)
 
     def start_seconds(self, target: Target) -> float:
@@ -95,9 +81,8 @@ class GpuTiling(Tiling):
         return self.projection.seconds(steps, target.gpu)
 
     def most_steps(self, target: Target) -> int:
-        most, loop, problem = super().most_steps(target), self.loop, self.problem
-        of_step = problem.loop.phases * problem.directions * problem.batch * loop.vector_bytes
-        return min(most, max(1, _MOST_FLOW_BYTES // of_step)) if loop.meeting == FLOW else most
+        most = super().most_steps(target)
+        return min(most, self.loop.most_flow_steps) if self.loop.meeting == FLOW else most
 
     def loops_once(self) -> int:
         """Bound the loops over kept weights, over the rows of a group, and of waiting in a whole dispatch."""
@@ -129,10 +114,59 @@ class GpuTiling(Tiling):
         return in_order(target, self) if self.loop.schedule == SEQUENCE else _exchanging(target, self)
 
 
+# The model of costs, for one turn of a tile in all workgroups
+
+def _instructions(loop: GpuLoop, rates: GpuRates) -> float:
+    """Estimate the seconds in which a unit issues the instructions of all its workgroups."""
+    products = loop.workgroup * _multiply_adds(loop)
+    others = loop.workgroup * (_TILE_INSTRUCTIONS + loop.rows * _ROW_INSTRUCTIONS)
+    return ceil_div(loop.workgroups, rates.units) * (products + others) / (rates.lanes * rates.clock)
+
+
+def _shared(loop: GpuLoop, rates: GpuRates) -> float:
+    """Estimate the seconds for the bytes from shared memory."""
+    vectors = loop.group_loads * loop.problem.element.vecs_per_load * loop.rows
+    size = loop.workgroup * 16 * (vectors + loop.shared_loads * len(loop.problem.cell.gates))
+    return ceil_div(loop.workgroups, rates.units) * size / (rates.shared_rate * rates.clock)
+
+
+def _cache(loop: GpuLoop, rates: GpuRates) -> float:
+    """Estimate the seconds for the bytes from the second-level cache: streamed weights, h and the input's part."""
+    h = 0 if loop.schedule == SEQUENCE else loop.rows * loop.vector_bytes
+    streamed = loop.tiles * _weights(loop, loop.streamed_loads) / loop.turns
+    return (streamed + loop.workgroups * (h + loop.rows * loop.turn_units * 16)) / rates.cache_rate
+
+
+def _farther(loop: GpuLoop, rates: GpuRates) -> float:
+    """Estimate how many seconds more a tile's streamed weights and input's part take if that cache does not hold them all.
+
+    Nothing hides these: at the barriers of a turn, no loads are under way. Weights come once for all tiles of a turn.
+    """
+    x = loop.workgroups * loop.rows * loop.turn_units * 16
+    all_x = loop.problem.steps * x * loop.tiles_of_group * loop.turns
+    of_step = _weights(loop, loop.group_loads if loop.schedule == STEPPED else loop.streamed_loads)
+    return rates.beyond_cache(_weights(loop, loop.streamed_loads) / loop.turns, of_step) + rates.beyond_cache(x, all_x)
+
+
+def _exposed(loop: GpuLoop, rates: GpuRates) -> float:
+    """Estimate the waiting that nothing hides, in a phase: for h or the first streamed weights, and for its barriers."""
+    waits = loop.schedule != SEQUENCE or loop.streamed_loads > 0
+    return waits * rates.latency + _SYNCHRONIZATION_CYCLES / rates.clock
+
+
 def _kept(loop: GpuLoop, rates: GpuRates) -> float:
-    """Estimate the seconds of loading the weights that stay, in all workgroups."""
-    loads = (loop.register_loads + loop.shared_loads) * len(loop.problem.cell.gates)
-    return rates.latency + loop.workgroups * loop.workgroup * loads * 16 / rates.cache_rate
+    """Estimate the seconds of loading the weights that stay, in all workgroups, from the second-level cache."""
+    return rates.latency + loop.tiles * _weights(loop, loop.group_loads - loop.streamed_loads) / rates.cache_rate
+
+
+def _weights(loop: GpuLoop, loads: int) -> int:
+    """Count the bytes of so many loads of each gate in all invocations that share a tile."""
+    return loop.problem.directions * loop.parts * loop.turns * loop.workgroup * loads * len(loop.problem.cell.gates) * 16
+
+
+def _multiply_adds(loop: GpuLoop) -> int:
+    """Count the multiply-adds of an invocation for a turn."""
+    return loop.group_loads * loop.problem.element.columns_per_load * loop.sum_registers
 
 
 # Dispatches
@@ -146,7 +180,7 @@ def _exchanging(target: Target, tiling: GpuTiling) -> TimedDispatches:
     is_persistent, phases, directions = loop.schedule == PERSISTENT, problem.loop.phases, problem.directions
     push, run = push_constants(tiling), _runner(tiling)
     project = projected(tiling, push)
-    kernel = f"{loop.kernel}_{loop.meeting or STEPPED}{'_coherent' if loop.coherent_flow else ''}"
+    kernel = loop.meeting_kernel if is_persistent else f"{loop.kernel}_stepped"
     blocks, written = (*_STEP_BLOCKS, *["Meeting"] * is_persistent), (STATE, *[MEETING] * is_persistent)
     in_dispatch = 1 if is_persistent else phases  # how many phases have a dispatch of their own
     of_dispatch, last_slot = tiling.step_seconds(target) / in_dispatch, 0

@@ -118,16 +118,19 @@ class PartsTiling(Tiling):
     def projection_estimate(self, target: Target, steps: int) -> float:
         projection, rates = self.projection, target.profile.rates
         assert projection
-        of_tile = self._product_seconds(projection, projection.input, rates)
+        of_turn = self._product_seconds(projection, projection.input, rates, projection.turns)
         stores = projection.rows * projection.units_at_once
         workgroups = projection.tiles(steps) * projection.groups_of_units * projection.problem.directions
-        return spread(projection, workgroups, of_tile + stores * rates.load, target)
+        return spread(projection, workgroups, projection.turns * (of_turn + stores * rates.load), target)
 
-    def _product_seconds(self, tiling: KernelTiling, packing: Packing, rates: Rates) -> float:
-        """Estimate the seconds of a subgroup's products of a tile's rows with all gates' weights of its units."""
+    def _product_seconds(self, tiling: KernelTiling, packing: Packing, rates: Rates, turns: int = 1) -> float:
+        """Estimate the seconds of a subgroup's products of a tile's rows with all gates' weights of its units.
+
+        turns: how many times rows that are loaded once are multiplied, each time with the weights of other units.
+        """
         element = tiling.problem.element
         gates = len(tiling.problem.cell.gates) * tiling.units_at_once
-        vectors = tiling.rows * element.vecs_per_load * tiling.problem.loop.phases / tiling.block_loads  # per load of weights
+        vectors = tiling.rows * element.vecs_per_load * tiling.problem.loop.phases / tiling.block_loads / turns  # per load
         product = rates.product_alone if tiling.rows * tiling.units_at_once == 1 else rates.product
         product *= self.product_cost
         return packing.loads * ((gates + vectors) * rates.load + gates * tiling.rows * element.vecs_per_load * product)
@@ -141,12 +144,13 @@ class PartsTiling(Tiling):
         return loops(self.loop.part_units // self.loop.turn_units, fused + turn)
 
     def loops_of_projection(self) -> int:
-        """Bound a projection's tile: it finds its samples one after the other, in any batch, and multiplies them."""
+        """Bound a projection's tile: it finds its samples one after the other, in any batch, loads and multiplies them."""
         projection = self.projection
         assert projection
         find = loops(projection.counted_rows + projection.rows)
         products = self.product_loops(projection, projection.input, len(self.problem.cell.gates))
-        return find + products + loops(projection.rows * projection.units_at_once)
+        load = loops(projection.rows, loops(projection.input.loads // projection.block_loads)) if projection.turns > 1 else 0
+        return find + load + loops(projection.turns, products + loops(projection.rows * projection.units_at_once))
 
     def dispatched_tiles(self, steps: int) -> int:
         """Return how many tiles are dispatched: with lengths a power of two, so that `spread` in shaders/cpu/ can mix them."""

@@ -1,0 +1,122 @@
+"""Instructions that are broken, one at a time wherever it runs, and whether the package's self-test sees each that spoils a problem.
+
+    vkdml radeon python -m lab.tests.radeon.broken [--cases NAME ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from collections import Counter, defaultdict
+from typing import Any
+
+from lab.tests.radeon import process
+from vkdml import Device, Options, VerificationError
+from vkdml.errors import VkdmlError
+from vkdml.laboratory import (
+    BARRIER,
+    ELEMENT_TYPES,
+    FLOAT32,
+    FLOAT64,
+    FLOW,
+    GRU,
+    LSTM,
+    PERSISTENT,
+    RNN,
+    SEQUENCE,
+    STEPPED,
+    Gpu,
+    Problem,
+    from_desc,
+    plan,
+    plan_plain,
+    self_test,
+    with_sequence,
+)
+from vkdml_lab.radeon.instructions import NAMES
+from vkdml_lab.suite.support import make_desc
+
+_WITHOUT_RESULT = {"nothing", "s_endpgm", "s_barrier", "buffer_gl0_inv", "buffer_gl1_inv"}  # and waits
+FLOAT16 = next(element for element in ELEMENT_TYPES if element.name == "float16")
+
+
+def recurrent(cell: Any, element: Any, *sizes: int, **changes: Any) -> Problem:
+    """A problem that takes several tiles of rows, and more steps than the self-test's."""
+    return from_desc(make_desc(cell, *sizes, data_type=element.data_type, **changes), element=element)
+
+
+# Problems as users have them, and how they run. Sizes: T, B, I, H and D
+CASES: dict[str, tuple[Any, Options]] = {
+    "GRU sequence": (recurrent(GRU, FLOAT32, 9, 13, 24, 48), Options(schedule=SEQUENCE, rows=4)),
+    "GRU barrier": (recurrent(GRU, FLOAT32, 9, 13, 16, 64), Options(schedule=PERSISTENT, meeting=BARRIER, workgroup=128, rows=4)),
+    "LSTM flow, without its sequence": (recurrent(LSTM, FLOAT16, 9, 5, 16, 64, OutputSequenceTensor=None),
+                                        Options(schedule=PERSISTENT, meeting=FLOW, workgroup=128, rows=2)),
+    "RNN stepped, both directions": (recurrent(RNN, FLOAT16, 9, 3, 8, 128, 2), Options(schedule=STEPPED)),
+    "LSTM in float64": (recurrent(LSTM, FLOAT64, 7, 3, 8, 16), Options()),
+    **{kind: (self_test.problem_of(kind, FLOAT32), Options()) for kind in ("activation", "arithmetic", "GEMM", "cast")},
+    **{kind: (self_test.problem_of(kind, FLOAT16), Options()) for kind in ("copy", "gather")},
+}
+
+
+def counts() -> Counter[int]:
+    """How often each instruction ran so far, by its number."""
+    found: Counter[int] = Counter()
+    for program in process.programs():
+        for n in range(program.count):
+            found[program.instructions[n].op] += program.instructions[n].runs
+    return found
+
+
+def spoiled(gpu: Gpu, samples: Any) -> bool:
+    """Whether a problem's results are wrong."""
+    try:
+        return bool(self_test._wrong(gpu, samples))
+    except VkdmlError:
+        return True
+
+
+def is_seen(gpu: Gpu, problem: Any, planned: Any, options: Options) -> bool:
+    """Whether the self-test, without what it remembers, refuses the problem's kernels."""
+    gpu.once_cache.pop(self_test.check, None)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_CACHE_HOME"] = folder
+        try:
+            self_test.check(gpu, problem, planned, options)
+        except VerificationError:
+            return True
+    return False
+
+
+def main() -> int:
+    """Prints a line for each case. Whether an instruction spoiled a problem unseen."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
+    arguments = parser.parse_args()
+    gpu, shown = Device().gpu, defaultdict[str, set[str]](set)
+    process.change(budget=400_000)
+    for name in arguments.cases:
+        problem, options = CASES[name]
+        wholes = [with_sequence(problem), problem] if isinstance(problem, Problem) else [problem]
+        samples = [(one, plan(one, gpu.info, options) if isinstance(one, Problem) else plan_plain(one, gpu.info)) for one in wholes]
+        planned = samples[-1][1]
+        assert not is_seen(gpu, problem, planned, options)
+        before = counts()
+        assert not spoiled(gpu, samples)
+        found = defaultdict[str, list[str]](list)
+        for op in sorted(op for op in (counts() - before) if NAMES[op] not in _WITHOUT_RESULT and "wait" not in NAMES[op]):
+            process.change(broken=op)
+            how = "harmless" if not spoiled(gpu, samples) else "seen" if is_seen(gpu, problem, planned, options) else "not seen"
+            process.change(broken=-1)
+            process.found()
+            found[how].append(NAMES[op])
+            shown[how].add(NAMES[op])
+        print(f"{name}: {', '.join(f'{len(ops)} {how}' for how, ops in found.items())}; harmless: {' '.join(found['harmless'])}; "
+              f"not seen: {' '.join(found['not seen'])}", flush=True)
+    print(f"{len(set().union(*shown.values()))} instructions: {len(shown['seen'])} spoil a problem and are seen, "
+          f"{len(shown['not seen'])} are not, {len(shown['harmless'] - shown['seen'])} spoil none")
+    return int(bool(shown["not seen"]))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

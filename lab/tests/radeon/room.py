@@ -1,0 +1,49 @@
+"""Plans whose workgroups wait for each other, on a GPU with room for exactly all of them at once, and for one less.
+
+    vkdml radeon python -m lab.tests.radeon.room
+"""
+
+from __future__ import annotations
+
+from lab.tests.radeon import process
+from vkdml import Device, Options
+from vkdml.laboratory import (
+    BARRIER,
+    FLOAT32,
+    FLOW,
+    GRU,
+    LSTM,
+    PERSISTENT,
+    Run,
+    Trial,
+    differences,
+    from_desc,
+    plan,
+    random_memory,
+)
+from vkdml_lab.suite.support import make_desc
+
+
+def main() -> None:
+    """Prints what each plan did. Raises AssertionError for wrong results, and if it gave up or did not against what is expected."""
+    gpu = Device().gpu
+    for cell in (GRU, LSTM):  # with one tile of rows, so that all parts meet
+        problem = from_desc(make_desc(cell, 6, 4, 16, 128, 1, FLOAT32.data_type))
+        for meeting in (BARRIER, FLOW):
+            planned = plan(problem, gpu.info, Options(schedule=PERSISTENT, meeting=meeting, workgroup=128, rows=4))
+            assert planned.tiling
+            needed = planned.tiling.loop.workgroups
+            for resident in (needed, needed - 1):
+                process.change(resident=resident)
+                memory = random_memory(problem)
+                trial = Trial(gpu, problem, memory)
+                run = Run(trial, planned)
+                run.execute()
+                assert not differences(problem, {**memory, **trial.outputs()})
+                assert run.timed_out == (resident < needed)
+                print(f"{cell.name} {meeting}: {needed} workgroups, room for {resident}: "
+                      f"{'gave up, and the fallback was right' if run.timed_out else 'right'}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

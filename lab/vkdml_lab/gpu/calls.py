@@ -1,0 +1,162 @@
+"""Counts what warm calls ask of the driver of a GPU that is not there: submissions, waits, copies, barriers, and objects made.
+
+    python -m vkdml_lab.gpu.calls [--drivers DIR] [GPU ...]
+
+A layer counts (lab/vkdml_lab/faults/layer.c). Plans and calls are those of the GPU; nothing is computed. It fails where a call
+asks for more than its bounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+from tabulate import tabulate
+
+from vkdml.laboratory import devices
+from vkdml_lab.faults.layer import NONE, Layer, build
+from vkdml_lab.gpu.compiler import as_of_a_real_one
+from vkdml_lab.gpu.drivers import FETCHED, Driver, driver
+from vkdml_lab.gpu.gpus import DESKTOP, GPUS, Gpu
+
+CHECKED = ("rx7900xtx", "rtx3090", "arc-a770", "tgl")  # three with memory of their own, and one that shares the processor's
+STEPS, HIDDEN, LAYERS = 100, 256, 3
+_WAITS = ("vkWaitForFences", "vkQueueWaitIdle")
+
+Call = Callable[[], object]
+Counts = Mapping[str, int]
+
+
+def _random(*sizes: int) -> np.ndarray:
+    return np.random.default_rng(sum(sizes)).uniform(-0.1, 0.1, sizes).astype(np.float32)
+
+
+def _layer() -> Call:
+    import vkdml
+    layer = vkdml.GRU(_random(1, 3 * HIDDEN, HIDDEN), _random(1, 3 * HIDDEN, HIDDEN), linear_before_reset=True)
+    x = _random(STEPS, 1, HIDDEN)
+    return lambda: layer(x)
+
+
+def _module() -> Call:
+    import torch
+
+    import vkdml.torch
+    module = vkdml.torch.convert(torch.nn.LSTM(HIDDEN, HIDDEN).eval())
+    x = torch.from_numpy(_random(STEPS, 1, HIDDEN))
+
+    def call() -> object:
+        with torch.inference_mode():
+            return module(x)
+
+    return call
+
+
+def _model(graph: str, weights: Mapping[str, np.ndarray]) -> object:
+    from onnx import numpy_helper, parser
+    model = parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {graph}')
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in weights.items())
+    return model
+
+
+def _stack() -> Call:
+    from vkdml.onnx import InferenceSession
+    nodes = "".join(f"y{place} = LSTM <hidden_size = {HIDDEN}> (x{place}, w{place}, r{place})"
+                    f"x{place + 1} = Squeeze (y{place}, one) " for place in range(LAYERS))
+    session = InferenceSession(_model(
+        f"stack (float[T, B, {HIDDEN}] x0) => (float[T, B, {HIDDEN}] x{LAYERS}) {{"
+        f"one = Constant <value_ints = [1]> () {nodes} }}",
+        {f"{name}{place}": _random(1, 4 * HIDDEN, HIDDEN) for name in "wr" for place in range(LAYERS)}))
+    x = _random(STEPS, 1, HIDDEN)
+    return lambda: session.run(None, {"x0": x})
+
+
+def _stream() -> Call:
+    from vkdml.onnx import InferenceSession
+    state = f"float[1, 1, {HIDDEN}]"
+    session = InferenceSession(_model(
+        f"stream (float[T, 1, {HIDDEN}] x, {state} h) => (float[T, 1, 1, {HIDDEN}] y, {state} last) {{"
+        f"y, last = GRU <hidden_size = {HIDDEN}, linear_before_reset = 1> (x, w, r, , , h) }}",
+        {name: _random(1, 3 * HIDDEN, HIDDEN) for name in "wr"}))
+    stream, x = session.stream({"last": "h"}), _random(1, 1, HIDDEN)
+    return lambda: stream.step({"x": x})
+
+
+CALLS: dict[str, Callable[[], Call]] = {"layer": _layer, "module": _module, "stack": _stack, "stream": _stream}
+HERE = [name for name in CALLS if name != "module" or find_spec("torch")]  # PyTorch is an extra
+
+# The most that a call may ask for. A GPU that works in the processor's memory copies nothing
+_STATE, _SLACK = 4 * HIDDEN, 64  # bytes of a step's x, y or state; of the words in which plans say that they gave up
+BOUNDS = {
+    "layer": {"barriers": 12, "copies": 4, "copied bytes": (2 * STEPS + 1) * _STATE + _SLACK},  # x, y and the last h
+    "module": {"barriers": 14, "copies": 5, "copied bytes": (2 * STEPS + 2) * _STATE + _SLACK},  # and the last c
+    "stack": {"barriers": 24, "copies": 2 + LAYERS, "copied bytes": 2 * STEPS * _STATE + _SLACK},
+    "stream": {"barriers": 10, "copies": 2, "copied bytes": _STATE + _SLACK},  # small inputs are not copied
+}
+_OF_ALL = {"submissions": 1, "waits": 1}
+_MAKES = "vkCreate", "vkAllocate", "vkMap", "vkBind", "vkBegin"
+
+
+def breaches(gpu: Gpu, call: str, counts: Counts) -> list[str]:
+    """What a warm call asks for beyond its bounds, in words."""
+    shared = {"copies": 0, "copied bytes": 0} if gpu.kind != DESKTOP else {}
+    bounds = _OF_ALL | BOUNDS[call] | shared | {name: 0 for name in counts if name.startswith(_MAKES)}
+    return [f"{gpu.name}, {call}: {counts[what]} {what}, at most {bound} are allowed"
+            for what, bound in bounds.items() if counts[what] > bound]
+
+
+def counted(name: str, calls: list[str], drivers: Path = FETCHED) -> dict[str, Counts]:
+    """What each of these calls asks of a GPU's driver once it is warm. Raises RuntimeError if its process fails."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        of_gpu: Driver = driver(GPUS[name], drivers, folder)
+        # What is found out where nothing is computed must not be kept for real devices
+        environment = of_gpu.environment | build(folder) | {"XDG_CACHE_HOME": temporary, "VKDML_TUNING": "off"}
+        child = subprocess.run([*of_gpu.python(), "-m", "vkdml_lab.gpu.calls", "--inside", temporary, name, *calls],
+                               env=environment, capture_output=True, text=True)
+    if child.returncode:
+        raise RuntimeError(f"{name}: the process ended with {child.returncode}: {child.stderr[-2000:]}")
+    found: dict[str, Counts] = json.loads(child.stdout.splitlines()[-1])
+    return found
+
+
+def _count(layer: Layer, call: Call) -> Counts:
+    """What a call asks of the driver after some others. It runs in the process with the driver and the layer."""
+    for _ in range(4):
+        call()
+    layer.arm(NONE)
+    call()
+    counts = layer.counts()
+    return {"submissions": counts["vkQueueSubmit"], "waits": sum(counts[name] for name in _WAITS), **layer.submitted(),
+            **{name: count for name, count in counts.items() if count and name not in ("vkQueueSubmit", *_WAITS)}}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m vkdml_lab.gpu.calls", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--drivers", type=Path, default=FETCHED, help="what lab/vkdml_lab/gpu/fetch made (.gpu-drivers)")
+    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)  # the folder of the layer that this process has
+    parser.add_argument("names", nargs="*", metavar="GPU", help=f"of {', '.join(GPUS)}; by default {', '.join(CHECKED)}")
+    arguments = parser.parse_args()
+    if arguments.inside:
+        gpu, *calls = arguments.names
+        infos = [as_of_a_real_one(GPUS[gpu], info) for info in devices.enumerate_devices()]
+        with patch.object(devices, "enumerate_devices", lambda: infos):
+            print(json.dumps({name: _count(Layer(arguments.inside), CALLS[name]()) for name in calls}))
+        return 0
+    found = {name: counted(name, HERE, arguments.drivers) for name in arguments.names or CHECKED}
+    rows = [(name, call, counts) for name, calls in found.items() for call, counts in calls.items()]
+    print(tabulate([{"GPU": name, "call": call, **counts} for name, call, counts in rows], headers="keys"))
+    broken = [text for name, call, counts in rows for text in breaches(GPUS[name], call, counts)]
+    print(*broken, sep="\n")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
