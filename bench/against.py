@@ -63,7 +63,9 @@ class Tree:
         self._run("the shaders", ["tools/compile_shaders.py", "src/vkdml/spirv"])
 
     def build_kp(self) -> None:
-        """Builds what the tree's own pyproject.toml says: kp, where the tree has it inside. Raises SystemExit."""
+        """Builds kp as the tree's own pyproject.toml says. Raises SystemExit if that fails, or if the tree has it not inside."""
+        if not (self.folder / "tools/build_kp.py").exists():
+            raise SystemExit(f"against: {self.name} takes kp from a package of its own: choose a commit that builds kp into vkdml")
         self._run("kp", ["-W", "ignore", "-c", "import setuptools; setuptools.setup()", "--quiet", "build_ext", "--inplace"],
                   {"PYTHONPATH": str(self.folder / "tools")})
 
@@ -140,7 +142,7 @@ def matching(patterns: Sequence[str]) -> list[Case]:
 
 @contextmanager
 def checked_out(repository: Path, revision: str) -> Iterator[Tree]:
-    """A commit in a temporary git worktree, with compiled shaders. Raises SystemExit if git fails."""
+    """A commit in a temporary git worktree, with compiled shaders. Raises SystemExit if git fails, or kp is not inside."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Tree("other", Path(folder).resolve() / "tree")
         _git(repository, "worktree", "add", "--detach", "--quiet", str(tree.folder), f"{revision}^{{commit}}")

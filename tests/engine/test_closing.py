@@ -146,6 +146,6 @@ def test_a_device_lets_go_of_what_it_keeps(device):
     with vkdml.Device(device.info.index) as again:
         expected = layer(x)
         assert again.gpu is device.gpu
-        assert len(device.gpu.store)
-    assert not len(device.gpu.store)
+        assert len(device.gpu.store._entries)
+    assert not len(device.gpu.store._entries)
     np.testing.assert_array_equal(layer(x)[0], expected[0])

@@ -130,7 +130,7 @@ def test_what_was_dropped_is_made_again(device, values, packings):
     store, limit = device.gpu.store, device.cache_limit
     try:
         device.cache_limit = 0
-        assert (store.size, len(store)) == (0, 0)
+        assert (store.size, len(store._entries)) == (0, 0)
         assert not chain._commands
         for _ in range(2):
             np.testing.assert_array_equal(run(chain, values), first)
@@ -210,10 +210,10 @@ def test_recent_drops_what_was_not_asked_for_the_longest():
     recent = Recent(2)
     for key in ("a", "b", "a", "c"):
         recent.get(key, lambda: key)  # noqa: B023  (called at once)
-    assert (len(recent), recent.get("a", lambda: "made anew"), recent.get("b", lambda: "made anew")) == (2, "a", "made anew")
+    assert (len(recent._values), recent.get("a", lambda: "made anew"), recent.get("b", lambda: "made anew")) == (2, "a", "made anew")
     recent.drop("b")
     recent.drop("no such key")
-    assert len(recent) == 1
+    assert len(recent._values) == 1
 
 
 @pytest.mark.parametrize("fails_at", [1, 2])

@@ -21,17 +21,18 @@ def put(store, names, lease=None):
 def test_what_was_not_used_for_the_longest_is_dropped():
     store = Store(30)
     put(store, "abcad")
-    assert (keys(store), store.size, len(store)) == ("cad", 30, 3)
+    assert (keys(store), store.size, len(store._entries)) == ("cad", 30, 3)
     assert store.get(("a",), lambda: pytest.fail("it is there"), 10) == "A"
     store.limit = 10
-    assert (keys(store), store.sizes()) == ("a", {"a": 10})
+    store.drop_oldest()
+    assert (keys(store), store.size) == ("a", 10)
 
 
 def test_a_failure_leaves_nothing_behind():
     store = Store(30)
     with pytest.raises(ZeroDivisionError):
         store.get(("a",), lambda: 1 / 0, 10)
-    assert (len(store), store.size) == (0, 0)
+    assert (len(store._entries), store.size) == (0, 0)
 
 
 def test_a_user_is_told_once_a_part_of_its_is_dropped():
@@ -130,4 +131,4 @@ def test_threads_with_keys_of_their_own_get_their_own_values():
     finally:
         sys.setswitchinterval(interval)
     assert not wrong
-    assert len(recent) <= 3
+    assert len(recent._values) <= 3

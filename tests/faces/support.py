@@ -18,3 +18,8 @@ def check(results, expected, name):
     for result, wanted in zip(results, expected, strict=True):
         assert result.dtype == DTYPES[name]
         np.testing.assert_allclose(result.astype(np.float64), wanted, rtol=rtol, atol=atol)
+
+
+def packed_bytes(device):
+    """Bytes of the packed weights that the device's store keeps."""
+    return sum(entry.size for key, entry in device.gpu.store._entries.items() if key[0] == "packed weights")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import vkdml
+from tests.faces.support import packed_bytes
 from vkdml.engine import weights as weight_contents
 from vkdml.engine.commands import Commands
 from vkdml.operators import reference
@@ -75,14 +76,14 @@ def test_nothing_is_made_after_a_warm_up(device, layout):
     layer = vkdml.LSTM(**weights("LSTM"), layout=layout, device=device)
     for flags in ({}, {"initial_states": True, "sequence_lens": True}):
         layer.warm_up([1, 7], range(1, 3), **flags)
-    made, packed = device.gpu.pipelines_made, device.gpu.store.sizes()["packed weights"]
+    made, packed = device.gpu.pipelines_made, packed_bytes(device)
     for t, b in ((1, 1), (1, 2), (7, 1), (7, 2)):
         x, given = make(t, b, I), states("LSTM", b)
         if layout:
             x, given = x.swapaxes(0, 1).copy(), {name: array.swapaxes(0, 1).copy() for name, array in given.items()}
         layer(x)
         layer(x, **given, sequence_lens=np.ones(b, np.int64))
-    assert (device.gpu.pipelines_made, device.gpu.store.sizes()["packed weights"]) == (made, packed)
+    assert (device.gpu.pipelines_made, packed_bytes(device)) == (made, packed)
 
 
 def test_a_warm_up_runs_what_it_compiled(device, monkeypatch, caplog):

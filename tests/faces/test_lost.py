@@ -87,7 +87,7 @@ def test_what_is_made_on_a_device_is_lost_with_it(lose, expected):
                  lambda: vkdml.rnn(X, **WEIGHTS, device=device), lambda: device.create_command_recorder().record_dispatch(compiled, table)):
         with pytest.raises(vkdml.DeviceLostError, match=r"lost"):
             call()
-    assert len(device.gpu.store) == device.gpu.store.size == 0
+    assert len(device.gpu.store._entries) == device.gpu.store.size == 0
     again = vkdml.Device()
     assert again != device
     assert again.get_device_removed_reason() is None

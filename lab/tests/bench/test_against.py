@@ -68,6 +68,11 @@ def test_shaders_that_do_not_compile_are_refused(tmp_path):
         Tree("other", tmp_path).compile_shaders()
 
 
+def test_a_commit_before_kp_was_built_in_is_refused(tmp_path):
+    with pytest.raises(SystemExit, match="other takes kp from a package of its own"):
+        Tree("other", tmp_path).build_kp()
+
+
 def test_cases_are_chosen_by_patterns(capsys):
     assert against.parse(["HEAD"]).only == CASES
     assert [case.name for case in against.parse(["HEAD", "--only", "lstm-100*", "*x1x256x256*"]).only] == [

@@ -30,11 +30,19 @@ class Folder:
 
     def source(self, name: str) -> Path:
         if not self.is_open:
-            return files.inside(self.path, name)
+            return self._inside(name)
         return self.path / name if (self.path / name).exists() else Path(name)
 
+    def _inside(self, name: str) -> Path:
+        """Refuse a path outside of the folder."""
+        root = self.path.resolve()
+        path = (root / name).resolve()
+        if not path.is_relative_to(root):
+            raise ValueError(f"a path outside of {root}")
+        return path
+
     def target(self, name: str) -> Path:
-        return Path(name).absolute() if self.is_open else files.inside(self.path, name)
+        return Path(name).absolute() if self.is_open else self._inside(name)
 
     @property
     def description(self) -> str:

@@ -15,18 +15,7 @@ from tqdm import tqdm
 
 from ..errors import VkdmlError
 from ..faces.directml.device import Device
-from .common import (
-    add_common,
-    add_inputs,
-    count,
-    count_from_0,
-    existing_file,
-    feed,
-    leaves,
-    onnxruntime_errors,
-    print_json,
-    save,
-)
+from . import common
 
 # Absolute and relative tolerances of outputs, by type. Outputs of other types must be equal
 _TOLERANCES = {"float64": (1e-10, 1e-9), "float32": (1e-5, 1e-4), "float16": (2e-3, 2e-3), "bfloat16": (2e-2, 2e-2)}
@@ -35,15 +24,15 @@ _FLOOR = 1 / 16  # errors in ULP use the ULP of at least this share of the outpu
 
 
 def add(command: argparse.ArgumentParser) -> None:
-    command.add_argument("model", type=existing_file, help="a .onnx file")
-    add_inputs(command, "what to run it on")
+    command.add_argument("model", type=common.existing_file, help="a .onnx file")
+    common.add_inputs(command, "what to run it on")
     command.add_argument("--output-dir", type=Path, metavar="DIR",
                          help="a folder for the outputs, each as NAME.npy, .npz for a sequence of tensors, .json for maps")
-    command.add_argument("-i", "--iterations", type=count, metavar="N", help="timed runs after the first one")
-    command.add_argument("--warmup", type=count_from_0, metavar="N", help="untimed runs before these (1)")
+    command.add_argument("-i", "--iterations", type=common.count, metavar="N", help="timed runs after the first one")
+    command.add_argument("--warmup", type=common.count_from_0, metavar="N", help="untimed runs before these (1)")
     command.add_argument("--compare", choices=["onnxruntime"],
                          help="also run the model in onnxruntime alone, and fail if results differ; prints both times")
-    add_common(command)
+    common.add_common(command)
     command.set_defaults(refuse=command.error)
 
 
@@ -56,16 +45,16 @@ def run(chosen: argparse.Namespace) -> int:
     times: dict[str, Any] = {}
     with tqdm(total=3 if chosen.compare else 2, delay=2, disable=None, leave=False) as bar:
         begin = time.perf_counter()
-        with onnxruntime_errors():
+        with common.onnxruntime_errors():
             session = InferenceSession(chosen.model, device=device)
         load = time.perf_counter() - begin
         bar.update()
-        given = feed(chosen.input, session, chosen.refuse)
-        with onnxruntime_errors():
+        given = common.feed(chosen.input, session, chosen.refuse)
+        with common.onnxruntime_errors():
             values, times["vkdml"] = _timed(lambda: session.run(None, given), chosen)
         names = [output.name for output in session.get_outputs()]
         bar.update()
-        files = save(dict(zip(names, values)), chosen.output_dir) if chosen.output_dir else {}
+        files = common.save(dict(zip(names, values)), chosen.output_dir) if chosen.output_dir else {}
         if chosen.compare:
             expected, times["onnxruntime"] = _timed(_onnxruntime_alone(chosen.model, given), chosen)
             wide = _in_float32(chosen, given) or [None] * len(names)
@@ -77,7 +66,7 @@ def run(chosen: argparse.Namespace) -> int:
         rows = [row | compared(value, wanted, types, in_float32)
                 for row, value, wanted, in_float32 in zip(rows, values, expected, wide)]
     if chosen.json:
-        print_json({"device": device.info.name, "nodes": len(session.assignment().nodes),
+        common.print_json({"device": device.info.name, "nodes": len(session.assignment().nodes),
                     "nodes_on_device": len(session.assignment().on("device")), "load_seconds": load, "milliseconds": times,
                     "outputs": rows})
     else:
@@ -109,12 +98,12 @@ def _onnxruntime_alone(model: Path | bytes, given: dict[str, Any]) -> Callable[[
     import onnxruntime
 
     def run() -> Sequence[Any]:
-        with onnxruntime_errors("--compare: ", ". It cannot run this model alone: leave --compare out"):
+        with common.onnxruntime_errors("--compare: ", ". It cannot run this model alone: leave --compare out"):
             return session.run(None, given)
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # onnxruntime raises all worse errors anyway
-    with onnxruntime_errors("--compare: ", ". It cannot run this model alone: leave --compare out"):
+    with common.onnxruntime_errors("--compare: ", ". It cannot run this model alone: leave --compare out"):
         session = onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"])
     return run
 
@@ -167,16 +156,11 @@ def compared(value: Any, expected: Any, types: Iterable[str] = (), wide: Any = N
     the tolerance. Sequences and maps agree if all their tensors or numbers do. Errors are None if there are no numbers to
     compare, or the shapes differ.
     """
-    ours, theirs, without = leaves(value), leaves(expected), leaves(wide)
-    if ours.keys() != theirs.keys():
-        return _report([], agrees=False)
-    rows = [_of_array(ours[place], theirs[place], types, without.get(place)) for place in ours]
-    return _report([row for row, _ in rows if row], agrees=all(agrees for _, agrees in rows))
-
-
-def _report(errors: list[tuple[float, float, float]], agrees: bool) -> dict[str, Any]:
-    largest: list[float | None] = [float(np.max(column)) for column in zip(*errors)] or [None] * 3
-    return {**dict(zip(("absolute", "relative", "ulp"), largest)), "agrees": agrees}
+    ours, theirs, without = common.leaves(value), common.leaves(expected), common.leaves(wide)
+    is_alike = ours.keys() == theirs.keys()
+    rows = [_of_array(ours[place], theirs[place], types, without.get(place)) for place in ours if is_alike]
+    largest: list[float | None] = [float(np.max(column)) for column in zip(*(row for row, _ in rows if row))] or [None] * 3
+    return {**dict(zip(("absolute", "relative", "ulp"), largest)), "agrees": is_alike and all(agrees for _, agrees in rows)}
 
 
 def _of_array(array: np.ndarray, expected: np.ndarray, types: Iterable[str], wide: np.ndarray | None
@@ -191,7 +175,7 @@ def _of_array(array: np.ndarray, expected: np.ndarray, types: Iterable[str], wid
     with np.errstate(all="ignore"):
         size, differences = np.abs(theirs[differs]), np.abs(ours[differs] - theirs[differs])
         finite = np.abs(theirs[np.isfinite(theirs)])
-        ulp = _ulp(np.maximum(size, _FLOOR * finite.max(initial=0)), expected.dtype)
+        ulp = np.spacing(np.maximum(size, _FLOOR * finite.max(initial=0)).astype(expected.dtype)).astype(np.float64)
         errors = [differences, (differences / size)[size > 0], differences / ulp]
         largest = [float(error.max(initial=0)) for error in errors]
     agrees = bool(np.allclose(ours, theirs, rtol, atol, equal_nan=True))
@@ -200,10 +184,3 @@ def _of_array(array: np.ndarray, expected: np.ndarray, types: Iterable[str], wid
         own = np.abs(theirs - wide, where=is_finite, out=np.zeros_like(theirs)).max()
         agrees = bool(np.allclose(ours, np.where(is_finite, wide, theirs), rtol, atol + own, equal_nan=True))
     return (largest[0], largest[1], largest[2]), agrees
-
-
-def _ulp(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Compute the unit in the last place of a type at each of the numbers."""
-    if dtype.name == "bfloat16":
-        return np.spacing(numbers.astype(np.float32)).astype(np.float64) * 2.0**16
-    return np.spacing(numbers.astype(dtype)).astype(np.float64)

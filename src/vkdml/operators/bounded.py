@@ -95,7 +95,8 @@ class Bounded:
         most = self._sum_error(np.array(self._arithmetic.largest))  # above it, a partial sum may have been infinite
         return Bounded(matrix @ self.value, np.where(error <= most, error, np.inf), self._arithmetic)
 
-    def __getitem__(self, columns: slice) -> Bounded:
+    def __matmul__(self, columns: slice) -> Bounded:
+        """Pick some columns of these, which are the product of a matrix and all columns."""
         return Bounded(self.value[:, columns], self.error[:, columns], self._arithmetic)
 
     def clip(self, low: float, high: float, out: None = None) -> Bounded:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from .header.descs import DML_GRU_OPERATOR_DESC, DML_LSTM_OPERATOR_DESC, DML_OPERATOR_TYPE, DML_RNN_OPERATOR_DESC
+from .header.descs import DML_GRU_OPERATOR_DESC, DML_LSTM_OPERATOR_DESC, DML_RNN_OPERATOR_DESC
 
 Sizes = tuple[str, str, str, str]
 
@@ -32,7 +32,6 @@ class Cell:
     """A recurrent cell: a row of the table. Sizes are products of T, B, I, H, D and numbers, such as "3*H".
 
     gates: a letter for each, in the order of W, R and B.
-    activations: how many one direction takes.
     inputs, outputs: the sizes of each tensor field, in DirectML's binding order.
     arguments: the ONNX name of each tensor field, in ONNX's order.
     default_activations: ONNX's names of the activations that one direction has by default.
@@ -42,10 +41,8 @@ class Cell:
     """
 
     name: str
-    type: DML_OPERATOR_TYPE
     desc: Any
     gates: str
-    activations: int
     inputs: Mapping[str, Sizes]
     outputs: Mapping[str, Sizes]
     arguments: Mapping[str, str]
@@ -58,6 +55,11 @@ class Cell:
     def __reduce__(self) -> str:
         """Pickle only the row's name, so that each cell exists once."""
         return self.name
+
+    @property
+    def activations(self) -> int:
+        """How many activations one direction takes."""
+        return len(self.default_activations)
 
     @property
     def kernel(self) -> str:
@@ -100,10 +102,8 @@ _ARGUMENTS = {"InputTensor": "X", "WeightTensor": "W", "RecurrenceTensor": "R", 
 
 GRU = Cell(
     name="GRU",
-    type=DML_OPERATOR_TYPE.GRU,
     desc=DML_GRU_OPERATOR_DESC,
     gates="zrh",
-    activations=2,
     inputs=_inputs(3) | _LENGTHS,
     outputs=_OUTPUTS,
     arguments=_ARGUMENTS,
@@ -114,10 +114,8 @@ GRU = Cell(
 
 LSTM = Cell(
     name="LSTM",
-    type=DML_OPERATOR_TYPE.LSTM,
     desc=DML_LSTM_OPERATOR_DESC,
     gates="iofc",
-    activations=3,
     inputs=_inputs(4) | {"CellMemInitTensor": _STATE} | _LENGTHS | {"PeepholeTensor": ("1", "1", "D", "3*H")},
     outputs=_OUTPUTS | {"OutputCellSingleTensor": _STATE},
     arguments=_ARGUMENTS | {"CellMemInitTensor": "initial_c", "PeepholeTensor": "P", "OutputCellSingleTensor": "Y_c"},
@@ -129,10 +127,8 @@ LSTM = Cell(
 
 RNN = Cell(
     name="RNN",
-    type=DML_OPERATOR_TYPE.RNN,
     desc=DML_RNN_OPERATOR_DESC,
     gates="i",
-    activations=1,
     inputs=_inputs(1) | _LENGTHS,
     outputs=_OUTPUTS,
     arguments=_ARGUMENTS,

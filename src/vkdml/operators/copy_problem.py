@@ -197,8 +197,9 @@ def gather(desc: Any) -> GatherProblem:
     if tensors[OUTPUT].sizes != expected:
         raise InvalidArgumentError(name, "OutputTensor.Sizes", tensors[OUTPUT].sizes,
                                    f"{expected}: InputTensor's {source} with the indices in the place of Axis = {axis}")
-    return GatherProblem(**_common(name, {"InputTensor": tensors["InputTensor"], INDICES: indices, OUTPUT: tensors[OUTPUT]}),
-                         axis=axis, index_dimensions=index_dimensions)
+    tensors = {"InputTensor": tensors["InputTensor"], INDICES: indices, OUTPUT: tensors[OUTPUT]}
+    common = common_fields(name, element_types.any_of(tensors[OUTPUT].data_type), tensors)
+    return GatherProblem(**common, axis=axis, index_dimensions=index_dimensions)
 
 
 def index_sizes(sizes: tuple[int, ...], index_dimensions: int) -> tuple[int, ...]:
@@ -249,8 +250,5 @@ def _sliced(name: str, tensors: Mapping[str, Tensor], starts: tuple[int, ...], s
 
 
 def _problem(name: str, tensors: Mapping[str, Tensor], moves: Sequence[CopiedPart], is_in_place: bool = False) -> CopyProblem:
-    return CopyProblem(**_common(name, tensors), moves=tuple(moves), is_in_place=is_in_place)
-
-
-def _common(name: str, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    return common_fields(name, element_types.any_of(tensors[OUTPUT].data_type), tensors)
+    common = common_fields(name, element_types.any_of(tensors[OUTPUT].data_type), tensors)
+    return CopyProblem(**common, moves=tuple(moves), is_in_place=is_in_place)

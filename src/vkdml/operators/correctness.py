@@ -169,7 +169,10 @@ def _states(problem: Problem, arrays: Mapping[str, np.ndarray], sequence: np.nda
     initial, *initial_c = (array[direction] for array in initial_states(problem, arrays))
     before = np.where(is_first[..., None], initial, np.roll(sequence, -1 if reverse else 1, 0))
     rounding = np.where(is_first[..., None], arithmetic.lost(initial), precision.rounding * np.abs(before) + precision.least)
-    step = _BoundedStep(problem, arrays, direction)
+    bounded = replace(problem, activations=tuple(map(_of_bounded, problem.activations)))
+    w, r, *vectors = direction_weights(problem, arrays, direction)
+    of_weights: Any = functools.partial(STEPS[problem.cell.name], bounded, direction)
+    columns_of = [vector[..., None] for vector in vectors]
     results = [(np.empty(sequence.shape), np.empty(sequence.shape)) for _ in (initial, *initial_c)]
     first_c: Any = arithmetic.read(initial_c[0].T) if initial_c else None
     c = first_c
@@ -180,9 +183,10 @@ def _states(problem: Problem, arrays: Mapping[str, np.ndarray], sequence: np.nda
         x_columns = arithmetic.read(_columns(x[block]))
         h_columns = Bounded(_columns(before[block]), _columns(rounding[block]), arithmetic)
         if c is None:
-            _store(results, block, step(x_columns, h_columns))
+            _store(results, block, of_weights(w, r, *columns_of)(x_columns, h_columns))
             continue
-        step.multiply(x_columns, h_columns)
+        # The weights are multiplied by all columns at once; a step then gets slices of columns instead of numbers
+        step = of_weights([gate @ x_columns for gate in w], [gate @ h_columns for gate in r], *columns_of)
         places = range(start, min(start + at_once, problem.steps))
         for place in reversed(places) if reverse else places:
             first = is_first[place]
@@ -191,34 +195,6 @@ def _states(problem: Problem, arrays: Mapping[str, np.ndarray], sequence: np.nda
             h, c = step(columns, columns, c)
             _store(results, slice(place, place + 1), (h, c))
     return results
-
-
-class _BoundedStep:
-    """Runs the reference's time step on Bounded numbers, which have a column for each batch row."""
-
-    def __init__(self, problem: Problem, arrays: Mapping[str, np.ndarray], direction: int) -> None:
-        bounded = replace(problem, activations=tuple(map(_of_bounded, problem.activations)))
-        self._w, self._r, *vectors = direction_weights(problem, arrays, direction)
-        self._vectors = [vector[..., None] for vector in vectors]
-        self._step = functools.partial(STEPS[problem.cell.name], bounded, direction)
-        self._matrices: tuple[Any, Any] = self._w, self._r
-
-    def multiply(self, x: Bounded, h: Bounded) -> None:
-        """Multiply the weights by all columns at once. Later calls pass slices of columns instead of numbers."""
-        self._matrices = [_Product(w, x) for w in self._w], [_Product(r, h) for r in self._r]
-
-    def __call__(self, x: Bounded | slice, h: Bounded | slice, *c: Bounded) -> Any:
-        return self._step(*self._matrices, *self._vectors)(x, h, *c)
-
-
-class _Product:
-    """The product of a matrix and all columns. `product @ slice` picks some of its columns."""
-
-    def __init__(self, matrix: np.ndarray, columns: Bounded) -> None:
-        self._product = matrix @ columns
-
-    def __matmul__(self, columns: slice) -> Bounded:
-        return self._product[columns]
 
 
 def _store(results: list[tuple[np.ndarray, np.ndarray]], steps: slice, states: Sequence[Bounded]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from ..errors import InvalidArgumentError, shown
@@ -73,7 +74,11 @@ def check_graph(desc: DML_GRAPH_DESC, problems: Sequence[CheckedOperator]) -> Gr
         before[target].add(source)
     _check_connected(desc, problems, names)
     tensors = _tensors(problems, names)
-    return Graph(_problem(desc, problems[0], tensors), _order(before), tuple(names),
+    inputs = tuple(f"input {place}" for place in range(counts["InputCount"]))
+    outputs = tuple(f"output {place}" for place in range(counts["OutputCount"]))
+    given = {name: tensors.get(name) for name in (*inputs, *outputs)}
+    problem = CheckedOperator(NAME, problems[0].element, given, inputs, outputs, weights=inputs)
+    return Graph(problem, _order(before), tuple(names),
                  {name: tensor.size_in_bytes for name, tensor in tensors.items() if name.startswith("node")})
 
 
@@ -155,22 +160,10 @@ def _tensors(problems: Sequence[CheckedOperator], names: Sequence[Mapping[str, s
     return tensors
 
 
-def _problem(desc: DML_GRAPH_DESC, first: CheckedOperator, tensors: Mapping[str, Tensor]) -> CheckedOperator:
-    inputs = tuple(f"input {place}" for place in range(desc.InputCount))
-    outputs = tuple(f"output {place}" for place in range(desc.OutputCount))
-    given = {name: tensors.get(name) for name in (*inputs, *outputs)}
-    return CheckedOperator(NAME, first.element, given, inputs, outputs, weights=inputs)
-
-
 def _order(before: Sequence[set[int]]) -> tuple[int, ...]:
     """Sort the nodes so that each comes after its sources. before: the sources of each node."""
-    order: list[int] = []
-    left = dict(enumerate(before))
-    while left:
-        ready = [node for node, sources in left.items() if not sources & left.keys()]
-        if not ready:
-            raise InvalidArgumentError(NAME, "IntermediateEdges", f"a circle of nodes {', '.join(map(str, left))}", "no circle")
-        order += ready
-        for node in ready:
-            del left[node]
-    return tuple(order)
+    try:
+        return tuple(TopologicalSorter(dict(enumerate(before))).static_order())
+    except CycleError as error:
+        circle = ", ".join(map(str, sorted(set(error.args[1]))))
+        raise InvalidArgumentError(NAME, "IntermediateEdges", f"a circle of nodes {circle}", "no circle") from None

@@ -34,7 +34,7 @@ OPERATIONS: dict[type[Any], Callable[[Any, Any], Any]] = {
 
 
 @dataclass(frozen=True)
-class ComputedProblem(CheckedOperator, ABC):
+class ComputedProblem(CheckedOperator):
     """A plain operator that computes floats. function: the activation that is applied last; None if there is none."""
 
     function: ParametrizedActivation | None
@@ -48,9 +48,9 @@ class ComputedProblem(CheckedOperator, ABC):
     def in_place(self) -> dict[str, tuple[str, ...]]:
         return {OUTPUT: self.inputs}
 
-    @abstractmethod
     def before_function(self, arrays: Mapping[str, np.ndarray], arithmetic: Arithmetic) -> Bounded:
-        """Compute the output before the activation is applied, with error bounds."""
+        """Compute the output before the activation is applied, with error bounds: by default the input itself."""
+        return arithmetic.read(arrays["InputTensor"])
 
     def expected(self, arrays: Mapping[str, np.ndarray], arithmetic: Arithmetic) -> Bounded:
         """Compute the output in float64, with a bound on a device's rounding errors. arrays: float64, in the tensors' sizes."""
@@ -75,9 +75,6 @@ class ElementwiseProblem(ComputedProblem):
     """OutputTensor = function(InputTensor), element by element. Both tensors have the same sizes."""
 
     function: ParametrizedActivation
-
-    def before_function(self, arrays: Mapping[str, np.ndarray], arithmetic: Arithmetic) -> Bounded:
-        return arithmetic.read(arrays["InputTensor"])
 
 
 @dataclass(frozen=True)
@@ -108,9 +105,6 @@ class CastProblem(ComputedProblem):
     @property
     def in_place(self) -> dict[str, tuple[str, ...]]:
         return {}
-
-    def before_function(self, arrays: Mapping[str, np.ndarray], arithmetic: Arithmetic) -> Bounded:
-        return arithmetic.read(arrays["InputTensor"])
 
 
 @dataclass(frozen=True)

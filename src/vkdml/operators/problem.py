@@ -101,6 +101,8 @@ def from_desc(desc: Any, clip: float | None = None, element: ElementType | None 
         check_output_strides(name, field, tensors[field])
     if all(tensors[field] is None for field in cell.outputs):
         raise InvalidArgumentError(name, " and ".join(cell.outputs), "None", "at least one output")
+    if _check_bool(name, "UseClipThreshold", getattr(desc, "UseClipThreshold", False)):
+        clip = desc.ClipThreshold
     return Problem(
         operator=name,
         element=element,
@@ -116,7 +118,7 @@ def from_desc(desc: Any, clip: float | None = None, element: ElementType | None 
         reverse=reverse,
         activations=_check_activations(name, cell, desc, len(reverse), element),
         flags={flag: _check_bool(name, flag, getattr(desc, flag)) for flag in cell.flags},
-        clip=_clip(name, desc, clip),
+        clip=check_clip(name, clip),
     )
 
 
@@ -139,13 +141,6 @@ def _check_bool(operator: str, field: str, value: object) -> bool:
     if not isinstance(value, int | np.bool_):
         raise InvalidArgumentError(operator, field, shown(value), "True or False, or a whole number as in C, where 0 is false")
     return bool(value)
-
-
-def _clip(operator: str, desc: Any, clip: float | None) -> float | None:
-    """Return the descriptor's ClipThreshold if it uses one, else ONNX's attribute, rounded to float32."""
-    if _check_bool(operator, "UseClipThreshold", getattr(desc, "UseClipThreshold", False)):
-        clip = desc.ClipThreshold
-    return check_clip(operator, clip)
 
 
 def _check_sizes(operator: str, cell: Cell, tensors: Mapping[str, Tensor | None], directions: int) -> dict[str, int]:

@@ -5,20 +5,14 @@ from __future__ import annotations
 import math
 import operator as op
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..errors import InvalidArgumentError
+from ..operators import plain_problem as problems
 from ..operators.checks import ceil_div
-from ..operators.copy_problem import INDICES, CopiedPart, CopyProblem, GatherProblem, index_sizes
-from ..operators.plain_problem import (
-    MOST_DIMENSIONS,
-    OUTPUT,
-    ArithmeticProblem,
-    CastProblem,
-    ElementwiseProblem,
-    GemmProblem,
-    PlainProblem,
-)
+from ..operators.copy_problem import INDICES, CopyProblem, GatherProblem, index_sizes
+from ..operators.plain_problem import OUTPUT
 from .device_info import DeviceInfo
 from .dispatches import WORKGROUPS_EVERYWHERE, Dispatch, activation_constants, float_bits, given, in_room, storing_halves
 from .plan import Plan, check_limits
@@ -31,24 +25,23 @@ _GEMM_BLOCK = 16  # elements of K that are multiplied at a time
 _MOST_PRODUCTS = 2**36  # most multiply-adds of a submission: on slow GPUs they take some tenths of a second
 
 
-def plan(problem: PlainProblem, info: DeviceInfo) -> Plan:
+def plan(problem: problems.PlainProblem, info: DeviceInfo) -> Plan:
     """Plan an operator without a time loop. Raises InvalidArgumentError for sizes that the device cannot hold."""
     built = Plan(initialize=(), execute=storing_halves(_DISPATCHES[type(problem)](problem, info), problem, info), internal={})
     check_limits(problem, info, built)
     return built
 
 
-def _function_dispatches(problem: ElementwiseProblem, info: DeviceInfo) -> tuple[Dispatch, ...]:
+def _function_dispatches(problem: problems.ElementwiseProblem, info: DeviceInfo) -> tuple[Dispatch, ...]:
     """Make one dispatch that applies an activation to each element."""
     source, target = problem.tensor("InputTensor"), problem.tensor(OUTPUT)
-    elements = math.prod(source.sizes)
-    constants = {"WORKGROUP": _WORKGROUP, "ELEMENT": problem.element.shader_id, **activation_constants((problem.function,), 1)}
-    inner, push = _dimensions(source.sizes, {"input_stride": source.strides, "output_stride": target.strides})
-    return (Dispatch(in_room("elementwise", problem), constants, given(problem, "InputTensor", OUTPUT), (OUTPUT,),
-                     _groups_of(elements, info), {"elements": elements, "inner_dimensions": inner, **push}),)
+    constants = {"ELEMENT": problem.element.shader_id, **activation_constants((problem.function,), 1)}
+    strides = {"input_stride": source.strides, "output_stride": target.strides}
+    kernel, buffers = in_room("elementwise", problem), given(problem, "InputTensor", OUTPUT)
+    return (_by_element(kernel, constants, buffers, target.sizes, strides, info),)
 
 
-def _cast_dispatches(problem: CastProblem, info: DeviceInfo) -> tuple[Dispatch, ...]:
+def _cast_dispatches(problem: problems.CastProblem, info: DeviceInfo) -> tuple[Dispatch, ...]:
     """Make one dispatch that converts each element to another type."""
     source, target = problem.tensor("InputTensor"), problem.tensor(OUTPUT)
     constants = {"ELEMENT": problem.element.shader_id, "SOURCE": problem.source.shader_id}
@@ -56,7 +49,7 @@ def _cast_dispatches(problem: CastProblem, info: DeviceInfo) -> tuple[Dispatch, 
     return (_by_element("cast", constants, given(problem, "InputTensor", OUTPUT), target.sizes, strides, info),)
 
 
-def _arithmetic_dispatches(problem: ArithmeticProblem, info: DeviceInfo) -> tuple[Dispatch, ...]:
+def _arithmetic_dispatches(problem: problems.ArithmeticProblem, info: DeviceInfo) -> tuple[Dispatch, ...]:
     """Make one dispatch that adds, subtracts or multiplies two tensors, element by element."""
     a, b, target = (problem.tensor(field) for field in ("ATensor", "BTensor", OUTPUT))
     constants = {"ELEMENT": problem.element.shader_id, "SUBTRACTS": int(problem.operation is op.sub),
@@ -67,19 +60,14 @@ def _arithmetic_dispatches(problem: ArithmeticProblem, info: DeviceInfo) -> tupl
 
 def _copy_dispatches(problem: CopyProblem, info: DeviceInfo) -> tuple[Dispatch, ...]:
     """Make a dispatch for each copied part: so an operator may have more inputs than a kernel has bindings."""
-    return tuple(_part_dispatch(problem, move, info) for move in problem.moves)
-
-
-def _part_dispatch(problem: CopyProblem, move: CopiedPart, info: DeviceInfo) -> Dispatch:
-    source, target = problem.tensor(move.field).strides, problem.tensor(OUTPUT).strides
-    steps = tuple(stride * step for stride, step in zip(source, move.steps))
-    return _by_element("copy", {"ITEM_BYTES": problem.element.itemsize}, {"Input": move.field, "Output": OUTPUT}, move.sizes,
-                       {"input_stride": steps, "output_stride": target}, info,
-                       {"input_start": _place(source, move.starts), "output_start": _place(target, move.at)})
-
-
-def _place(strides: tuple[int, ...], index: tuple[int, ...]) -> int:
-    return sum(stride * along for stride, along in zip(strides, index))
+    target, dispatches = problem.tensor(OUTPUT).strides, []
+    for move in problem.moves:
+        source = problem.tensor(move.field).strides
+        strides = {"input_stride": tuple(map(op.mul, source, move.steps)), "output_stride": target}
+        starts = {"input_start": sum(map(op.mul, source, move.starts)), "output_start": sum(map(op.mul, target, move.at))}
+        dispatches.append(_by_element("copy", {"ITEM_BYTES": problem.element.itemsize},
+                                      {"Input": move.field, "Output": OUTPUT}, move.sizes, strides, info, starts))
+    return tuple(dispatches)
 
 
 def _gather_dispatches(problem: GatherProblem, info: DeviceInfo) -> tuple[Dispatch, ...]:
@@ -90,29 +78,26 @@ def _gather_dispatches(problem: GatherProblem, info: DeviceInfo) -> tuple[Dispat
     of_indices = (*[0] * axis, *index_sizes(indices.strides, count), *[0] * (len(source.sizes) - 1 - axis))
     missing = len(target.sizes) - len(of_input)  # how many more leading sizes of 1 the output has; below 0: fewer
     of_input, of_indices = ((*[0] * missing, *strides[max(-missing, 0):]) for strides in (of_input, of_indices))
-    elements = math.prod(target.sizes)
-    inner, push = _dimensions(target.sizes, {
-        "input_stride": of_input, "index_stride": of_indices, "output_stride": target.strides})
-    push |= {f"source_stride_{i}": push[f"input_stride_{i}"] + push[f"index_stride_{i}"] for i in range(MOST_DIMENSIONS)}
-    push |= {"elements": elements, "axis_size": problem.axis_size, "axis_stride": source.strides[axis],
-             "of_indices": sum(1 << i for i in range(MOST_DIMENSIONS) if push[f"index_stride_{i}"])}
-    constants = {"WORKGROUP": _WORKGROUP, "ITEM_BYTES": problem.element.itemsize, "INNER_DIMENSIONS": inner,
-                 "INDEX_WORDS": problem.index_dtype.itemsize // 4, "IS_SIGNED": int(problem.index_dtype.kind == "i")}
-    return (Dispatch("gather", constants, {"Input": "InputTensor", "Indices": INDICES, "Output": OUTPUT}, (OUTPUT,),
-                     _groups_of(elements, info), push),)
+    strides = {"input_stride": of_input, "index_stride": of_indices, "output_stride": target.strides,
+               "source_stride": tuple(map(op.add, of_input, of_indices))}
+    constants = {"ITEM_BYTES": problem.element.itemsize, "INDEX_WORDS": problem.index_dtype.itemsize // 4,
+                 "IS_SIGNED": int(problem.index_dtype.kind == "i")}
+    found = _by_element("gather", constants, {"Input": "InputTensor", "Indices": INDICES, "Output": OUTPUT}, target.sizes,
+                        strides, info, {"axis_size": problem.axis_size, "axis_stride": source.strides[axis]})
+    of_output = sum(1 << i for i in range(problems.MOST_DIMENSIONS) if found.push[f"index_stride_{i}"])
+    return (replace(found, push=found.push | {"of_indices": of_output}),)
 
 
 def _by_element(kernel: str, constants: dict[str, int], buffers: dict[str, str], sizes: tuple[int, ...],
-                strides: dict[str, tuple[int, ...]], info: DeviceInfo, starts: Mapping[str, int] = {}) -> Dispatch:
-    """Make a dispatch that computes each element of the output from those at its place. strides: as _dimensions takes them."""
+                strides: dict[str, tuple[int, ...]], info: DeviceInfo, others: Mapping[str, int] = {}) -> Dispatch:
+    """Make a dispatch that computes each element of the output. If the workgroups are limited, they loop over the rest.
+
+    strides: as _dimensions takes them. others: more push constants.
+    """
     inner, push = _dimensions(sizes, strides)
+    groups = min(ceil_div(math.prod(sizes), _WORKGROUP), info.max_workgroup_count, WORKGROUPS_EVERYWHERE)
     return Dispatch(kernel, {"WORKGROUP": _WORKGROUP, "INNER_DIMENSIONS": inner, **constants}, buffers, (OUTPUT,),
-                    _groups_of(math.prod(sizes), info), {"elements": math.prod(sizes), **push, **starts})
-
-
-def _groups_of(elements: int, info: DeviceInfo) -> tuple[int, int, int]:
-    """Choose the number of workgroups for this many elements. If it is limited, they loop over the rest."""
-    return min(ceil_div(elements, _WORKGROUP), info.max_workgroup_count, WORKGROUPS_EVERYWHERE), 1, 1
+                    (groups, 1, 1), {"elements": math.prod(sizes), "inner_dimensions": inner, **push, **others})
 
 
 def _dimensions(sizes: tuple[int, ...], strides: dict[str, tuple[int, ...]]) -> tuple[int, dict[str, int]]:
@@ -130,12 +115,12 @@ def _dimensions(sizes: tuple[int, ...], strides: dict[str, tuple[int, ...]]) -> 
             merged.append((size, *steps))
     nothing = (1, *[0] * len(strides))
     *inner, outermost = merged or [nothing]
-    rows = [*inner, *[nothing] * (MOST_DIMENSIONS - 1 - len(inner)), outermost]
+    rows = [*inner, *[nothing] * (problems.MOST_DIMENSIONS - 1 - len(inner)), outermost]
     names = ("size", *strides)
     return len(inner), {f"{name}_{i}": value % 2**32 for i, row in enumerate(rows) for name, value in zip(names, row)}
 
 
-def _gemm_dispatches(problem: GemmProblem, info: DeviceInfo) -> tuple[Dispatch, ...]:
+def _gemm_dispatches(problem: problems.GemmProblem, info: DeviceInfo) -> tuple[Dispatch, ...]:
     """Make dispatches with a workgroup for each tile of the output, within the limits on workgroups and on a submission's time.
 
     Raises InvalidArgumentError for a K that needs more loop iterations than the driver allows.
@@ -157,7 +142,7 @@ def _gemm_dispatches(problem: GemmProblem, info: DeviceInfo) -> tuple[Dispatch, 
                           {**push, "first_tile": first}, starts_submission=first > 0) for first in range(0, tiles, at_once))
 
 
-def _gemm_strides(problem: GemmProblem) -> dict[str, int]:
+def _gemm_strides(problem: problems.GemmProblem) -> dict[str, int]:
     """Make push constants of the strides, by matrix and dimension. Transposing a matrix exchanges its strides."""
     transposed = dict(zip(("ATensor", "BTensor"), problem.transposed))
     push: dict[str, int] = {}
@@ -173,11 +158,11 @@ def _gemm_strides(problem: GemmProblem) -> dict[str, int]:
     return push
 
 
-_DISPATCHES: dict[type[PlainProblem], Callable[[Any, DeviceInfo], tuple[Dispatch, ...]]] = {
-    ElementwiseProblem: _function_dispatches,
-    CastProblem: _cast_dispatches,
-    ArithmeticProblem: _arithmetic_dispatches,
+_DISPATCHES: dict[type[problems.PlainProblem], Callable[[Any, DeviceInfo], tuple[Dispatch, ...]]] = {
+    problems.ElementwiseProblem: _function_dispatches,
+    problems.CastProblem: _cast_dispatches,
+    problems.ArithmeticProblem: _arithmetic_dispatches,
     CopyProblem: _copy_dispatches,
     GatherProblem: _gather_dispatches,
-    GemmProblem: _gemm_dispatches,
+    problems.GemmProblem: _gemm_dispatches,
 }

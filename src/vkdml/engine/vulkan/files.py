@@ -89,15 +89,6 @@ def read(path: Path, most: int | None = None) -> bytes:
             raise ValueError(f"{size} bytes, more than there is memory") from None
 
 
-def inside(folder: Path, name: str) -> Path:
-    """Return the path that a name means in a folder, with links followed. Refuses a path outside of the folder."""
-    root = folder.resolve()
-    path = (root / name).resolve()
-    if not path.is_relative_to(root):
-        raise ValueError(f"a path outside of {root}")
-    return path
-
-
 _MOST_BYTES = 32 * 2**20  # of all files with pipelines together
 _HEADER = struct.Struct("<IIII16s")  # VkPipelineCacheHeaderVersionOne: its length, 1, vendor, device, UUID
 _CHECKSUM = struct.Struct("<I")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import byref, c_uint32, c_void_p
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from ...errors import DriverError, OutOfMemoryError
@@ -75,8 +75,8 @@ def physical_devices() -> Iterator[tuple[ctypes.CDLL, c_void_p, list[c_void_p]]]
         vk.vkDestroyInstance(instance, None)
 
 
-def _check(function: str, result: int) -> None:
-    if result not in (_SUCCESS, _INCOMPLETE):  # incomplete: there are more now than counted
+def _check(function: str, result: int | None) -> None:
+    if result not in (None, _SUCCESS, _INCOMPLETE):  # None: it cannot fail; incomplete: there are more now than counted
         if result in (*_OUT_OF_MEMORY, _NO_DRIVER) and (broken := _broken_manifests()):  # how old and new loaders report it
             raise DriverError(f"the manifest of a Vulkan driver or layer is no JSON: {', '.join(broken)}. Fix or remove it")
         if result == _NO_DRIVER:
@@ -164,7 +164,7 @@ def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
     )
 
 
-def _pci_address(found: structures.PCIBusInfoProperties) -> str:
+def _pci_address(found: Any) -> str:
     """Return a PCI address as lspci writes it; empty for 0000:00:00.0, which is never a GPU."""
     if not any((found.pciDomain, found.pciBus, found.pciDevice, found.pciFunction)):
         return ""
@@ -208,11 +208,9 @@ def memory_of(vk: ctypes.CDLL, handle: c_void_p) -> tuple[structures.MemoryPrope
 
 
 def queue_families_of(vk: ctypes.CDLL, handle: c_void_p) -> list[structures.QueueFamily]:
-    count = c_uint32()
-    vk.vkGetPhysicalDeviceQueueFamilyProperties(handle, byref(count), None)
-    families = (structures.QueueFamily * count.value)()
-    vk.vkGetPhysicalDeviceQueueFamilyProperties(handle, byref(count), families)
-    return list(families)
+    function = vk.vkGetPhysicalDeviceQueueFamilyProperties
+    function.restype = None
+    return enumerated(structures.QueueFamily, function, handle)
 
 
 def _queue_family(flags: list[int]) -> int:
@@ -275,22 +273,11 @@ _NAMES = {9: "Float16", 10: "Float64", 11: "Int64", 22: "Int16", 39: "Int8", 443
           4448: "StorageBuffer8BitAccess", 5345: "VulkanMemoryModel", 6019: "DotProduct", 6022: "CooperativeMatrixKHR"}
 
 
-class _Feature(NamedTuple):
-    """A feature of Vulkan. fact: the field of DeviceInfo that says whether a device has it. extension: enabled with it.
-    capabilities: the numbers of the SPIR-V capabilities that it permits.
-    """
-
-    fact: str
-    structure: type[structures.Chained]
-    name: str
-    extension: str = ""
-    capabilities: frozenset[int] = frozenset()
-
-
+# Features of Vulkan: the field of DeviceInfo that says whether a device has one, its structure and name, and the numbers of the
+# SPIR-V capabilities that it permits
 _FEATURES = (
-    _Feature("storage_16bit", structures.Storage16BitFeatures, "storageBuffer16BitAccess", capabilities=frozenset([4433])),
-    _Feature("subgroup_size_control", structures.SubgroupSizeControlFeatures, "subgroupSizeControl",
-             "VK_EXT_subgroup_size_control"),
+    ("storage_16bit", structures.Storage16BitFeatures, "storageBuffer16BitAccess", {4433}),
+    ("subgroup_size_control", structures.SubgroupSizeControlFeatures, "subgroupSizeControl", set[int]()),
 )
 
 
@@ -302,20 +289,22 @@ class Enabled:
 
     def __init__(self, info: DeviceInfo) -> None:
         self._info = info
-        features = [feature for feature in _FEATURES if getattr(info, feature.fact)]
-        self.extensions = [feature.extension for feature in features if feature.extension]
-        self._capabilities = _ALWAYS.union(*(feature.capabilities for feature in features))
+        self.extensions: list[str] = []
+        self._capabilities = set(_ALWAYS)
         self._chain: list[Any] = []
         self.address = 0
-        for feature in features:
-            self._chain.append(feature.structure(sType=feature.structure.TYPE, pNext=self.address or None, **{feature.name: 1}))
-            self.address = ctypes.addressof(self._chain[-1])
+        for fact, structure, name, capabilities in _FEATURES:
+            if getattr(info, fact):
+                self.extensions += [structure.EXTENSION.decode()] if structure.EXTENSION else []
+                self._capabilities |= capabilities
+                self._chain.append(structure(sType=structure.TYPE, pNext=self.address or None, **{name: 1}))
+                self.address = ctypes.addressof(self._chain[-1])
 
     def check(self, kernel: CompiledKernel, subgroup_size: int, workgroup: int) -> None:
         """Raise DriverError if a kernel needs a feature that is not enabled. subgroup_size: the size that it needs; 0: any."""
         missing = sorted(kernel.interface.capabilities - self._capabilities)
         if missing:
-            needs = {number: f" (feature {feature.name})" for feature in _FEATURES for number in feature.capabilities}
+            needs = {number: f" (feature {name})" for *_, name, permitted in _FEATURES for number in permitted}
             names = ", ".join(f"{_NAMES.get(number, number)}{needs.get(number, '')}" for number in missing)
             raise DriverError(f"{kernel.name} needs SPIR-V's capability {names}, which is not enabled on {self._info.name}")
         if subgroup_size and not self._info.has_subgroups_of(subgroup_size, workgroup):

@@ -8,6 +8,7 @@ branches on constants are removed here too.
 from __future__ import annotations
 
 import hashlib
+import operator as op
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -32,21 +33,8 @@ _PUSH_CONSTANT = 9  # SPIR-V's storage class
 
 # The operations of constant expressions in shaders/, on 32-bit integers and bools, by SPIR-V's opcodes
 _OPERATIONS: dict[int, Callable[..., int]] = {
-    128: lambda a, b: a + b,
-    130: lambda a, b: a - b,
-    132: lambda a, b: a * b,
-    134: lambda a, b: a // b,
-    137: lambda a, b: a % b,
-    166: lambda a, b: a or b,
-    167: lambda a, b: a and b,
-    168: lambda a: not a,
-    169: lambda condition, a, b: a if condition else b,
-    170: lambda a, b: a == b,
-    171: lambda a, b: a != b,
-    172: lambda a, b: a > b,
-    174: lambda a, b: a >= b,
-    176: lambda a, b: a < b,
-    197: lambda a, b: a | b,
+    128: op.add, 130: op.sub, 132: op.mul, 134: op.floordiv, 137: op.mod, 166: op.or_, 167: op.and_, 168: op.not_,
+    169: lambda condition, a, b: a if condition else b, 170: op.eq, 171: op.ne, 172: op.gt, 174: op.ge, 176: op.lt, 197: op.or_,
 }
 
 

@@ -44,25 +44,16 @@ class _Entry(NamedTuple):
 class Store:
     """Values by key, each with its size in bytes. Not thread-safe: callers hold the device's lock.
 
-    leases: one for each user. size: bytes of all entries.
+    leases: one for each user. size: bytes of all entries. limit: the most bytes that are kept between calls; one call may need
+    more.
     """
 
     def __init__(self, limit: int) -> None:
         self.leases: WeakSet[Lease] = WeakSet()
-        self._limit = limit
+        self.limit = limit
         self._entries: dict[Hashable, _Entry] = {}  # the most recently used last
         self.size = 0
         self._last_keys: object = None  # the keys of the last `use`, unless the order has changed since
-
-    @property
-    def limit(self) -> int:
-        """The most bytes that are kept between calls. One call may need more."""
-        return self._limit
-
-    @limit.setter
-    def limit(self, limit: int) -> None:
-        self._limit = limit
-        self._drop_oldest(None)
 
     @property
     def memory(self) -> int:
@@ -86,7 +77,7 @@ class Store:
         if lease is not None:
             lease.keys[key] = None
             entry.leases.add(lease)
-        self._drop_oldest(lease, key)
+        self.drop_oldest(lease, key)
         value: T = entry.value
         return value
 
@@ -109,9 +100,9 @@ class Store:
         """Drop entries that are device memory, the least recently used first, until it is enough. Entries of the lease stay."""
         self._drop_while(lambda: not is_enough(), lambda key: self._entries[key].is_memory, lease)
 
-    def _drop_oldest(self, lease: Lease | None, used: Hashable = None) -> None:
+    def drop_oldest(self, lease: Lease | None = None, used: Hashable = None) -> None:
         """Drop the least recently used entries until the limit holds. Entries of the lease and the key `used` stay."""
-        self._drop_while(lambda: self.size > self._limit, lambda key: key != used, lease)
+        self._drop_while(lambda: self.size > self.limit, lambda key: key != used, lease)
 
     def _drop_while(self, is_needed: Callable[[], bool], may_go: Callable[[Hashable], bool], lease: Lease | None) -> None:
         if not is_needed():
@@ -125,27 +116,13 @@ class Store:
     def _drop(self, key: Hashable) -> None:
         entry = self._entries.pop(key)
         self.size -= entry.size
-        _log.info("dropped from the store: %s, %d bytes; %d of at most %d bytes are kept", _kind(key), entry.size, self.size,
-                  self._limit)
+        kind = key[0] if isinstance(key, tuple) else key
+        _log.info("dropped from the store: %s, %d bytes; %d of at most %d bytes are kept", kind, entry.size, self.size,
+                  self.limit)
         for lease in list(entry.leases):
             if key in lease.keys:
                 lease.keys.clear()
                 lease.lost()
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def sizes(self) -> dict[str, int]:
-        """Return the bytes of the entries by kind, which is the first part of a key."""
-        sizes: dict[str, int] = {}
-        for key, entry in self._entries.items():
-            sizes[_kind(key)] = sizes.get(_kind(key), 0) + entry.size
-        return sizes
-
-
-def _kind(key: Hashable) -> str:
-    """Return the kind of an entry, the first part of its key."""
-    return str(key[0] if isinstance(key, tuple) else key)
 
 
 DEFAULT_SHARE = 0.8  # the part of the device's heap that vkdml uses; other programs need some too
@@ -167,22 +144,13 @@ class Memory:
         text = os.environ.get("VKDML_MEMORY_BYTES") or str(int(info.memory * DEFAULT_SHARE) or sys.maxsize)
         if not text.isdecimal() or len(text) > _MOST_DIGITS:
             raise InvalidArgumentError("Device", "VKDML_MEMORY_BYTES", repr(text), "a whole number of bytes")
-        self._limit = int(text)
+        self.limit = int(text)
         self._sizes: dict[int, int] = {}  # bytes of each existing buffer, by its id
 
     @property
     def used(self) -> int:
         """Bytes of all buffers that exist."""
         return sum(list(self._sizes.values()))  # list() is atomic: another thread may drop a buffer
-
-    @property
-    def limit(self) -> int:
-        return self._limit
-
-    @limit.setter
-    def limit(self, limit: int) -> None:
-        self._limit = limit
-        self.free(0)
 
     def take(self, buffer: object, size: int) -> None:
         """Count a new buffer until it is destroyed."""
@@ -266,6 +234,3 @@ class Recent(Generic[T]):
 
     def values(self) -> list[T]:
         return list(self._values.values())
-
-    def __len__(self) -> int:
-        return len(self._values)

@@ -88,73 +88,42 @@ class Chained(Structure):
     _fields_: ClassVar[Any] = [("sType", c_uint32), ("pNext", c_void_p)]
 
 
-class SubgroupProperties(Chained):
-    TYPE, SINCE = 1000094000, (1, 1)
-    _fields_ = words("subgroupSize", "supportedStages", "supportedOperations", "quadOperationsInAllStages")
+def _chained(kind: int, fields: Any, since: tuple[int, int] | None = None, extension: bytes = b"") -> Any:
+    """Return a subclass of Chained with this TYPE, SINCE and EXTENSION."""
+    return type("Chained", (Chained,), {"TYPE": kind, "SINCE": since, "EXTENSION": extension, "_fields_": fields})
 
 
-class DriverProperties(Chained):
-    TYPE, SINCE, EXTENSION = 1000196000, (1, 2), b"VK_KHR_driver_properties"
-    _fields_ = [("driverID", c_uint32), ("driverName", c_char * 256), ("driverInfo", c_char * 256),
-                ("conformanceVersion", c_uint8 * 4)]
-
-
-class SubgroupSizeControlProperties(Chained):
-    TYPE, SINCE, EXTENSION = 1000225000, (1, 3), b"VK_EXT_subgroup_size_control"
-    _fields_ = words("minSubgroupSize", "maxSubgroupSize", "maxComputeWorkgroupSubgroups", "requiredSubgroupSizeStages")
-
-
-class ShaderCoreProperties(Chained):
-    TYPE, EXTENSION = 1000185000, b"VK_AMD_shader_core_properties"
-    _fields_ = words(
-        "shaderEngineCount", "shaderArraysPerEngineCount", "computeUnitsPerShaderArray", "simdPerComputeUnit",
-        "wavefrontsPerSimd", "wavefrontSize", "sgprsPerSimd", "minSgprAllocation", "maxSgprAllocation",
-        "sgprAllocationGranularity", "vgprsPerSimd", "minVgprAllocation", "maxVgprAllocation", "vgprAllocationGranularity")
-
-
-class ShaderCoreProperties2(Chained):
-    TYPE, EXTENSION = 1000227000, b"VK_AMD_shader_core_properties2"
-    _fields_ = words("shaderCoreFeatures", "activeComputeUnitCount")
-
-
-class ShaderSMBuiltinsProperties(Chained):
-    TYPE, EXTENSION = 1000154001, b"VK_NV_shader_sm_builtins"
-    _fields_ = words("shaderSMCount", "shaderWarpsPerSM")
-
-
-class ShaderCoreBuiltinsProperties(Chained):
-    TYPE, EXTENSION = 1000497001, b"VK_ARM_shader_core_builtins"
-    _fields_ = [("shaderCoreMask", c_uint64), *words("shaderCoreCount", "shaderWarpsPerCore")]
-
-
-class IDProperties(Chained):
-    TYPE, SINCE = 1000071004, (1, 1)
-    _fields_ = [("deviceUUID", c_uint8 * 16), ("driverUUID", c_uint8 * 16), ("deviceLUID", c_uint8 * 8),
-                *words("deviceNodeMask", "deviceLUIDValid")]
-
-
-class PCIBusInfoProperties(Chained):
-    TYPE, EXTENSION = 1000212000, b"VK_EXT_pci_bus_info"
-    _fields_ = words("pciDomain", "pciBus", "pciDevice", "pciFunction")
-
-
-class Maintenance3Properties(Chained):
-    TYPE, SINCE = 1000168000, (1, 1)
-    _fields_ = [("maxPerSetDescriptors", c_uint32), ("maxMemoryAllocationSize", c_uint64)]
-
-
-class Storage16BitFeatures(Chained):
-    TYPE, SINCE = 1000083000, (1, 1)
-    _fields_ = words(
-        "storageBuffer16BitAccess", "uniformAndStorageBuffer16BitAccess", "storagePushConstant16", "storageInputOutput16")
-
-
-class SubgroupSizeControlFeatures(Chained):
-    """Enabled by the extension only, as kp's instance is of Vulkan 1.1."""
-
-    TYPE, EXTENSION = 1000225002, b"VK_EXT_subgroup_size_control"
-    _fields_ = words("subgroupSizeControl", "computeFullSubgroups")
-
+SubgroupProperties = _chained(1000094000, words(
+    "subgroupSize", "supportedStages", "supportedOperations", "quadOperationsInAllStages"), (1, 1))
+DriverProperties = _chained(1000196000, [
+    ("driverID", c_uint32), ("driverName", c_char * 256), ("driverInfo", c_char * 256),
+    ("conformanceVersion", c_uint8 * 4)], (1, 2), b"VK_KHR_driver_properties")
+SubgroupSizeControlProperties = _chained(1000225000, words(
+    "minSubgroupSize", "maxSubgroupSize", "maxComputeWorkgroupSubgroups", "requiredSubgroupSizeStages"),
+    (1, 3), b"VK_EXT_subgroup_size_control")
+ShaderCoreProperties = _chained(1000185000, words(
+    "shaderEngineCount", "shaderArraysPerEngineCount", "computeUnitsPerShaderArray", "simdPerComputeUnit",
+    "wavefrontsPerSimd", "wavefrontSize", "sgprsPerSimd", "minSgprAllocation", "maxSgprAllocation",
+    "sgprAllocationGranularity", "vgprsPerSimd", "minVgprAllocation", "maxVgprAllocation", "vgprAllocationGranularity"),
+    extension=b"VK_AMD_shader_core_properties")
+ShaderCoreProperties2 = _chained(1000227000, words(
+    "shaderCoreFeatures", "activeComputeUnitCount"), extension=b"VK_AMD_shader_core_properties2")
+ShaderSMBuiltinsProperties = _chained(1000154001, words(
+    "shaderSMCount", "shaderWarpsPerSM"), extension=b"VK_NV_shader_sm_builtins")
+ShaderCoreBuiltinsProperties = _chained(1000497001, [
+    ("shaderCoreMask", c_uint64), *words("shaderCoreCount", "shaderWarpsPerCore")], extension=b"VK_ARM_shader_core_builtins")
+IDProperties = _chained(1000071004, [
+    ("deviceUUID", c_uint8 * 16), ("driverUUID", c_uint8 * 16), ("deviceLUID", c_uint8 * 8),
+    *words("deviceNodeMask", "deviceLUIDValid")], (1, 1))
+PCIBusInfoProperties = _chained(1000212000, words(
+    "pciDomain", "pciBus", "pciDevice", "pciFunction"), extension=b"VK_EXT_pci_bus_info")
+Maintenance3Properties = _chained(1000168000, [
+    ("maxPerSetDescriptors", c_uint32), ("maxMemoryAllocationSize", c_uint64)], (1, 1))
+Storage16BitFeatures = _chained(1000083000, words(
+    "storageBuffer16BitAccess", "uniformAndStorageBuffer16BitAccess", "storagePushConstant16", "storageInputOutput16"), (1, 1))
+# Enabled by the extension only, as kp's instance is of Vulkan 1.1
+SubgroupSizeControlFeatures = _chained(1000225002, words(
+    "subgroupSizeControl", "computeFullSubgroups"), extension=b"VK_EXT_subgroup_size_control")
 
 PROPERTIES: tuple[type[Chained], ...] = (
     SubgroupProperties, DriverProperties, SubgroupSizeControlProperties, ShaderCoreProperties, ShaderCoreProperties2,

@@ -13,14 +13,8 @@ from ...engine.vulkan.buffers import Bound, Buffer, Range, overlap
 from ...engine.vulkan.gpu import Gpu
 from ...errors import InvalidArgumentError, check_type, shown
 from ...operators.checks import CheckedOperator, integers, is_count, is_one_of
+from ...operators.header import device_descs as header
 from ...operators.header.descs import DML_BINDING_PROPERTIES
-from ...operators.header.device_descs import (
-    DML_BINDING_DESC,
-    DML_BINDING_TABLE_DESC,
-    DML_BINDING_TYPE,
-    DML_BUFFER_ARRAY_BINDING,
-    DML_BUFFER_BINDING,
-)
 from ...planning.device_info import ALIGNMENT
 from .compiled_operator import CompiledGraph, CompiledOperator, Named, part
 
@@ -139,12 +133,13 @@ class BindingTable(Named):
     GuaranteedBaseOffsetAlignment, and of DeviceInfo.storage_buffer_alignment. A DML_BINDING_DESC around it is allowed.
     """
 
-    def __init__(self, dispatchable: Dispatchable | DML_BINDING_TABLE_DESC) -> None:
+    def __init__(self, dispatchable: Dispatchable | header.DML_BINDING_TABLE_DESC) -> None:
         self.reset(dispatchable)
 
-    def reset(self, dispatchable: Dispatchable | DML_BINDING_TABLE_DESC) -> None:
+    def reset(self, dispatchable: Dispatchable | header.DML_BINDING_TABLE_DESC) -> None:
         """Unbind everything, and use the table for this dispatchable (IDMLBindingTable::Reset)."""
-        desc = dispatchable if isinstance(dispatchable, DML_BINDING_TABLE_DESC) else DML_BINDING_TABLE_DESC(dispatchable)
+        structure = header.DML_BINDING_TABLE_DESC
+        desc = dispatchable if isinstance(dispatchable, structure) else structure(dispatchable)
         inner: Dispatchable = desc.Dispatchable
         check_type("create_binding_table", "dispatchable", inner, *DISPATCHABLES)
         if desc.SizeInDescriptors is not None:
@@ -228,12 +223,12 @@ def resolve(operator: str, field: str, binding: object, size: int, alignment: in
 
     Raises InvalidArgumentError for a wrong type, and memory too small, misaligned, outside of its buffer or of another device.
     """
-    given = _inner(operator, field, binding, DML_BINDING_TYPE.BUFFER)
-    if given is None or (isinstance(given, DML_BUFFER_BINDING) and given.Buffer is None):
+    given = _inner(operator, field, binding, header.DML_BINDING_TYPE.BUFFER)
+    if given is None or (isinstance(given, header.DML_BUFFER_BINDING) and given.Buffer is None):
         return None
-    inner = DML_BUFFER_BINDING(given) if isinstance(given, Buffer) else given
-    if not isinstance(inner, DML_BUFFER_BINDING) or not isinstance(inner.Buffer, Buffer):
-        found = inner.Buffer if isinstance(inner, DML_BUFFER_BINDING) else inner
+    inner = header.DML_BUFFER_BINDING(given) if isinstance(given, Buffer) else given
+    if not isinstance(inner, header.DML_BUFFER_BINDING) or not isinstance(inner.Buffer, Buffer):
+        found = inner.Buffer if isinstance(inner, header.DML_BUFFER_BINDING) else inner
         raise InvalidArgumentError(operator, field, type(found).__name__, f"a Buffer of {size} bytes or more")
     buffer: Buffer = inner.Buffer
     if buffer.gpu is not gpu:
@@ -261,10 +256,10 @@ def _of_array(compiled: Compiled, binding: object) -> Sequence[object]:
     Raises InvalidArgumentError for another binding, or a wrong number of them.
     """
     operator, count = compiled.problem.operator, len(compiled.input_fields)
-    array = _inner(operator, "bind_inputs", binding, DML_BINDING_TYPE.BUFFER_ARRAY)
+    array = _inner(operator, "bind_inputs", binding, header.DML_BINDING_TYPE.BUFFER_ARRAY)
     if array is None:
         return [None] * count
-    if not isinstance(array, DML_BUFFER_ARRAY_BINDING) or not isinstance(array.Bindings, list | tuple):
+    if not isinstance(array, header.DML_BUFFER_ARRAY_BINDING) or not isinstance(array.Bindings, list | tuple):
         expected = "a DML_BUFFER_ARRAY_BINDING of a list, or None"
         raise InvalidArgumentError(operator, "bind_inputs", type(array).__name__, expected)
     if not is_count(array.BindingCount, len(array.Bindings)) or len(array.Bindings) not in (0, count):
@@ -273,11 +268,11 @@ def _of_array(compiled: Compiled, binding: object) -> Sequence[object]:
     return array.Bindings or [None] * count
 
 
-def _inner(operator: str, field: str, binding: object, allowed: DML_BINDING_TYPE) -> Any:
+def _inner(operator: str, field: str, binding: object, allowed: header.DML_BINDING_TYPE) -> Any:
     """Unwrap a DML_BINDING_DESC: return its content, or None if it binds nothing. Return anything else unchanged."""
-    if not isinstance(binding, DML_BINDING_DESC):
+    if not isinstance(binding, header.DML_BINDING_DESC):
         return binding
-    if is_one_of(binding.Type, [DML_BINDING_TYPE.NONE]):
+    if is_one_of(binding.Type, [header.DML_BINDING_TYPE.NONE]):
         return None
     if not is_one_of(binding.Type, [allowed]):
         raise InvalidArgumentError(operator, f"{field}: Type", shown(binding.Type), f"{allowed.name} or NONE")

@@ -81,10 +81,7 @@ def _structure(problem: CheckedOperator) -> str:
 
 
 class Operator(NamedOperator):
-    """A checked operator descriptor (IDMLOperator). Device.create_operator makes it.
-
-    problem: the checked descriptor.
-    """
+    """A checked operator descriptor (IDMLOperator). Device.create_operator makes it."""
 
     problem: Problem | PlainProblem
 

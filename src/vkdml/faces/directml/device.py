@@ -129,6 +129,7 @@ class Device(Named):
         checked = _checked_limit("cache_limit", limit)
         with self.gpu.lock:
             self.gpu.store.limit = checked
+            self.gpu.store.drop_oldest()
 
     @property
     def memory_limit(self) -> int:
@@ -143,6 +144,7 @@ class Device(Named):
     @memory_limit.setter
     def memory_limit(self, limit: int) -> None:
         self.gpu.memory.limit = _checked_limit("memory_limit", limit)
+        self.gpu.memory.free(0)
 
     @property
     def lock(self) -> Lock:

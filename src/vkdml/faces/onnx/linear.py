@@ -13,17 +13,10 @@ from typing import Any
 import numpy as np
 
 from ...operators import activations, element_types
+from ...operators import plain_problem as problems
 from ...operators.checks import least_tensor, packed_strides
 from ...operators.element_types import ElementType
-from ...operators.plain_problem import (
-    OUTPUT,
-    ArithmeticProblem,
-    CastProblem,
-    ElementwiseProblem,
-    GemmProblem,
-    PlainProblem,
-    common_fields,
-)
+from ...operators.plain_problem import OUTPUT, PlainProblem
 from .graph_nodes import GraphNode, refusing
 
 _OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {"Add": operator.add, "Sub": operator.sub, "Mul": operator.mul}
@@ -79,15 +72,15 @@ class Linear:
         tensors = {field: least_tensor(self._source.data_type, array.shape, steps(array), array.itemsize)
                    for field, array in found.items()}
         tensors[OUTPUT] = least_tensor(self._element.data_type, shape, packed_strides(shape), self._element.itemsize)
-        common = common_fields(str(self.node), self._element, tensors)
+        common = problems.common_fields(str(self.node), self._element, tensors)
         if self.is_product:
-            return GemmProblem(**common, function=None, transposed=(False, False), alpha=self._scale("alpha"),
+            return problems.GemmProblem(**common, function=None, transposed=(False, False), alpha=self._scale("alpha"),
                                beta=self._scale("beta")), shape
         if self.node.op_type in _OPERATIONS:
-            return ArithmeticProblem(**common, function=None, operation=self._function), shape
+            return problems.ArithmeticProblem(**common, function=None, operation=self._function), shape
         if self._to:
-            return CastProblem(**common, function=None, source=self._source), shape
-        return ElementwiseProblem(**common, function=self._function), shape
+            return problems.CastProblem(**common, function=None, source=self._source), shape
+        return problems.ElementwiseProblem(**common, function=self._function), shape
 
     def _product(self, *arrays: np.ndarray) -> np.ndarray:
         a, b, *c = self._matrices(arrays)

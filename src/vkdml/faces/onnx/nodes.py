@@ -67,7 +67,7 @@ class RecurrentNode:
         self.inputs, self.outputs = list(self._given.values()), list(self._made.values())
         wanted = [bool(name) for name, _ in zip_longest(node.outputs, self.cell.outputs)]
         self._settings = lambda: Settings(self.operator, self.cell, self._attributes, wanted, device, options)
-        self._session, self._constants, self._declared = session, constants, list(declared[:2]) or [0, 0]
+        self.session, self._constants, self._declared = session, constants, list(declared[:2]) or [0, 0]
         self._last: list[Any] = []  # how the last inputs that were taken as they are lay
 
     @cached_property
@@ -82,10 +82,6 @@ class RecurrentNode:
     def is_batch_first(self) -> bool:
         return bool(self._attributes.get("layout"))
 
-    def problems(self) -> list[Problem]:
-        """Problems of the last runs, each of the last few sizes once."""
-        return self._session.problems()
-
     def run(self, values: Mapping[str, Any]) -> Values:
         """The outputs that the node names, of inputs by name. Raises InvalidArgumentError for an input that the operator's
         version does not allow, and DriverError.
@@ -93,7 +89,7 @@ class RecurrentNode:
         arrays = self.convert(values)
         x = arrays["InputTensor"]
         is_empty = x is not None and x.ndim == 3 and 0 in x.shape[:2]
-        results = self._zeros(arrays) if is_empty else self._session.run(self.operator, self.settings, arrays)
+        results = self._zeros(arrays) if is_empty else self.session.run(self.operator, self.settings, arrays)
         return dict(zip(self.outputs, results))
 
     def _zeros(self, arrays: Arrays) -> list[np.ndarray]:
@@ -113,7 +109,7 @@ class RecurrentNode:
     def warm_up(self, t: int, b: int) -> None:
         """Make all that a run with these sizes needs, unless weights are computed or fed."""
         if examples := self.examples(t, b):
-            self._session.prepare(self.operator, self.settings, self.convert(examples))
+            self.session.prepare(self.operator, self.settings, self.convert(examples))
 
     def problem(self, t: int | None, b: int | None) -> Problem | None:
         """The problem of a run, None if weights are computed or fed. t, b: if None, what the model declares, or else 1."""

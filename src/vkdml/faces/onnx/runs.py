@@ -6,7 +6,7 @@ A move is a view where the kernels can take one, else one copy on the device. Wh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -133,11 +133,11 @@ class DeviceRun:
     def problems(self, part: RecurrentNode) -> list[Problem]:
         """What a recurrent node computed in the last runs, each of the last few sizes once."""
         calls = list(self._calls.values())  # another thread may call meanwhile
-        return part.problems() + [call.problems[part] for call in calls if isinstance(call, _Call)]
+        return part.session.problems() + [call.problems[part] for call in calls if isinstance(call, _Call)]
 
     def _made(self, device: Device, fed: Mapping[str, np.ndarray]) -> _Call | bool:
         """A call for arrays of these sizes. False where there can be none: node by node they are right, or refused by one."""
-        self._calls.drop_where(lambda call: isinstance(call, _Call) and call.is_lost())
+        self._calls.drop_where(lambda call: isinstance(call, _Call) and call.execution.gpu.driver.lost is not None)
         trace = _Trace(self._constants, fed, self._moved)
         try:
             for part in self.parts:
@@ -208,16 +208,20 @@ class _Trace:
         arrays = {name: value.array for name, value in zip(move.inputs, sources)}
         if any(name not in self.known and name not in self._constants for name in move.known):
             raise _UnfitError
-        made = move.run(arrays)
         if move.is_shape:
+            made = move.run(arrays)
             self.known |= made
             return {name: _new(name, array) for name, array in made.items()}
         if move.node.op_type == "Concat":
-            return {name: self._copied(sources, array) for name, array in made.items()}
-        views = sources[0].views(made)
+            return {name: self._copied(sources, array) for name, array in move.run(arrays).items()}
+        return self._views(sources[0], lambda array: move.run({**arrays, move.inputs[0]: array}))
+
+    def _views(self, value: _Value, move: Callable[[np.ndarray], Mapping[str, np.ndarray]]) -> dict[str, _Value]:
+        """The values that a move makes of one: views of its buffer, or else of a copy of it."""
+        views = value.views(move(value.array))
         if views is None:
-            copied = self._copied(sources[:1], sources[0].array)
-            views = copied.views(move.run({**arrays, move.inputs[0]: copied.array}))
+            copied = self._copied([value], value.array)
+            views = copied.views(move(copied.array))
         if views is None:
             raise _UnfitError
         return views
@@ -227,12 +231,7 @@ class _Trace:
         lead = inputs[0].array.shape[:-1]
         flattens = node.is_product and len(lead) != 1  # all rows are one product's
         if flattens:
-            rows = inputs[0].views({"": _rows(inputs[0])})
-            if rows is None:
-                inputs[0] = self._copied(inputs[:1], inputs[0].array)
-                rows = inputs[0].views({"": _rows(inputs[0])})
-            assert rows is not None
-            inputs[0] = rows[""]
+            inputs[0] = self._views(inputs[0], lambda array: {"": array.reshape(-1, array.shape[-1])})[""]
         inputs = [self._usable(value) for value in inputs]
         problem, shape = node.problem([value.array for value in inputs])
         if not 0 < len(shape) <= MOST_DIMENSIONS:
@@ -288,10 +287,6 @@ class _Trace:
         return value if is_one else self._copied([value], value.array)
 
 
-def _rows(value: _Value) -> np.ndarray:
-    return value.array.reshape(-1, value.array.shape[-1])
-
-
 def _new(buffer: str, array: np.ndarray) -> _Value:
     return _Value(buffer, array.reshape(-1), array)
 
@@ -322,10 +317,6 @@ class _Call:
                          for node, problem in self.problems.items() if problem.has(LENGTHS)]
         self._is_in_pairs = any(problem.element.pairs for problem in self.problems.values())
         self.execution = Execution(device.gpu, device.share, trace.nodes, self._results, options, contents, constants=constants)
-
-    def is_lost(self) -> bool:
-        """True if the device is lost."""
-        return self.execution.gpu.driver.lost is not None
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs, in order."""

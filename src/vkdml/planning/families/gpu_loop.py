@@ -28,7 +28,6 @@ _UNUSED_SHARED_BYTES = 48
 _NARROW = 32  # a subgroup size that may be faster than a compiler's wider one, as an instruction takes half as long
 _REGISTERS_MARGIN = 1.15  # compilers take so many times the registers if a workgroup has room for them
 _NARROW_MARGIN = 1.25     # compilers take so many times the registers in narrow subgroups
-_MOST_FLOW_BYTES = 64 * 2**20  # most bytes of h that a chunk in flow stores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,17 +140,6 @@ class GpuLoop(LoopTiling):
         if self.schedule == STEPPED:
             return self.problem.steps * self.problem.loop.phases + 2
         return 2 * self.chunks + 1  # each chunk has a gpu/begin
-
-    @property
-    def meeting_kernel(self) -> str:
-        """The kernel of parts that wait for each other."""
-        return f"{self.kernel}_{self.meeting}{'_coherent' if self.coherent_flow else ''}"
-
-    @property
-    def most_flow_steps(self) -> int:
-        """How many steps a chunk in flow has at most."""
-        of_step = self.problem.loop.phases * self.problem.directions * self.problem.batch * self.vector_bytes
-        return max(1, _MOST_FLOW_BYTES // of_step)
 
     @property
     def constants(self) -> dict[str, int]:
@@ -307,22 +295,17 @@ def _with_weights(target: Target, bare: GpuLoop, of_unit: int) -> GpuLoop:
     is_bound = of_unit == 1 or most == rates.invocation_registers  # the compiler cannot take more
     margin = 1 if is_bound else _REGISTERS_MARGIN
     most_loads = bare.group_loads if bare.turns == 1 else 0  # with several turns, the weights of all units have no room
+    enough = ceil_div(_UNDER_WAY, len(target.problem.cell.gates))
     room = min(_shared_room(target), rates.unit_shared_bytes // of_unit) - bare.shared_bytes
     for register_loads in range(most_loads, -1, -1) if forced is None else [min(forced, most_loads)]:
         left = most_loads - register_loads
         loop = replace(bare, register_loads=register_loads, shared_loads=_shared_loads(target, bare, left, room))
-        for count in _stream_counts(target.problem):
+        for count in (*range(enough, 2 * enough + 1), *range(enough - 1, 0, -1)):  # loads of a gate that are streamed at once
             loop = replace(loop, stream_loads=count)
             has_registers = margin * registers(loop, rates) <= most and loop.weight_registers <= rates.most_weights
             if has_registers and loop.streamed_loads % count == 0:
                 return loop
     return loop
-
-
-def _stream_counts(problem: Problem) -> list[int]:
-    """List how many loads of a gate may be streamed at once, the preferred number first."""
-    enough = ceil_div(_UNDER_WAY, len(problem.cell.gates))
-    return [*range(enough, 2 * enough + 1), *range(enough - 1, 0, -1)]
 
 
 def _shared_loads(target: Target, bare: GpuLoop, left: int, room: int) -> int:

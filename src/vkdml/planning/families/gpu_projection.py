@@ -68,11 +68,6 @@ class GpuProjection(ProjectionTiling):
         return self.group_units // self.units_at_once
 
     @property
-    def samples_at_once(self) -> int:
-        """How many samples an invocation computes."""
-        return self.rows * self.unit_lanes // self.workgroup
-
-    @property
     def weight_rows(self) -> int:
         """How many rows of the weight matrix a tile has: all gates of its units."""
         return self.group_units * len(self.problem.cell.gates)
@@ -94,7 +89,8 @@ class GpuProjection(ProjectionTiling):
         of_unit = ceil_div(workgroups, rates.units)  # workgroups on the busiest unit
         vecs, rows = self.blocks * self.block_vecs, self.rows + self.weight_rows
         products = 4 * vecs * self.rows * self.weight_rows
-        loaded = vecs * self.workgroup * (self.samples_at_once + self.units_at_once * len(self.problem.cell.gates))
+        samples = self.rows * self.unit_lanes // self.workgroup  # of an invocation
+        loaded = vecs * self.workgroup * (samples + self.units_at_once * len(self.problem.cell.gates))
         issued = products + loaded + self.blocks * self.workgroup * _BLOCK_INSTRUCTIONS
         busy = of_unit * max(issued / rates.lanes, loaded * _SHARED_VEC_BYTES / rates.shared_rate) / rates.clock
         alone = (vecs * _VEC_CYCLES + products / min(self.workgroup, rates.lanes)) / rates.clock

@@ -21,6 +21,7 @@ _TILE_INSTRUCTIONS, _ROW_INSTRUCTIONS = 230, 20  # an invocation's, besides mult
 _TILE_CYCLES, _ROW_CYCLES, _CYCLES_OF_MULTIPLY_ADD = 600, 130, 2.5  # a lone subgroup's, in compiled code
 _SYNCHRONIZATION_CYCLES = 150  # cycles of a phase's two workgroup barriers, with the latency of shared memory
 _NOT_SIDE_BY_SIDE = 1.0  # seconds that are charged if parts may wait for ones that have not begun
+_MOST_FLOW_BYTES = 64 * 2**20  # most bytes of h that a chunk in flow stores
 _WORKGROUP = 64  # invocations of a workgroup before and after the time loop
 _MOST_SLOT_GROUPS = 64  # most workgroups that share the slots of flow
 _BEGIN_BLOCKS = ("HiddenInit", "State", "CellMemInit", "Meeting")
@@ -35,9 +36,7 @@ class GpuTiling(Tiling):
     loop: GpuLoop
     projection: GpuProjection
 
-    @staticmethod
-    def whole_units(target: Target) -> int:
-        return whole_units(target)
+    whole_units = staticmethod(whole_units)
 
     @staticmethod
     def tilings(target: Target) -> Iterator[Tiling]:
@@ -83,8 +82,9 @@ class GpuTiling(Tiling):
         return self.projection.seconds(steps, target.gpu)
 
     def most_steps(self, target: Target) -> int:
-        most = super().most_steps(target)
-        return min(most, self.loop.most_flow_steps) if self.loop.meeting == FLOW else most
+        most, loop, problem = super().most_steps(target), self.loop, self.problem
+        of_step = problem.loop.phases * problem.directions * problem.batch * loop.vector_bytes
+        return min(most, max(1, _MOST_FLOW_BYTES // of_step)) if loop.meeting == FLOW else most
 
     def loops_once(self) -> int:
         """Bound the loops over kept weights, over the rows of a group, and of waiting in a whole dispatch."""
@@ -182,7 +182,7 @@ def _exchanging(target: Target, tiling: GpuTiling) -> TimedDispatches:
     is_persistent, phases, directions = loop.schedule == PERSISTENT, problem.loop.phases, problem.directions
     push, run = push_constants(tiling), _runner(tiling)
     project = projected(tiling, push)
-    kernel = loop.meeting_kernel if is_persistent else f"{loop.kernel}_stepped"
+    kernel = f"{loop.kernel}_{loop.meeting or STEPPED}{'_coherent' if loop.coherent_flow else ''}"
     blocks, written = (*_STEP_BLOCKS, *["Meeting"] * is_persistent), (STATE, *[MEETING] * is_persistent)
     in_dispatch = 1 if is_persistent else phases  # how many phases have a dispatch of their own
     of_dispatch, last_slot = tiling.step_seconds(target) / in_dispatch, 0
