@@ -63,9 +63,9 @@ class Tree:
         self._run("the shaders", ["tools/compile_shaders.py", "src/vkdml/spirv"])
 
     def build_kp(self) -> None:
-        """Builds kp as the tree's own pyproject.toml says. Raises SystemExit if that fails, or if the tree has it not inside."""
+        """Builds kp as the tree's own pyproject.toml says. Raises SystemExit if that fails, or if it has none."""
         if not (self.folder / "tools/build_kp.py").exists():
-            raise SystemExit(f"against: {self.name} takes kp from a package of its own: choose a commit that builds kp into vkdml")
+            raise SystemExit(f"against: {self.name} takes kp from a package of its own: name a commit that has it inside")
         self._run("kp", ["-W", "ignore", "-c", "import setuptools; setuptools.setup()", "--quiet", "build_ext", "--inplace"],
                   {"PYTHONPATH": str(self.folder / "tools")})
 
