@@ -204,7 +204,7 @@ def test_every_demand_has_a_place():
 
 
 def test_what_a_first_call_compiles():
-    """Each pipeline once: the plan's are some of the tuner's."""
+    """Each pipeline once: the plan's are some of the tuner's, and all that the self-test runs."""
     made = {}
 
     class Compiling:
@@ -214,7 +214,7 @@ def test_what_a_first_call_compiles():
 
     found = measure.first_call(Compiling(), DEVICES["RX 7900 XTX"], ONE_ROW)
     assert list(found) == ["its plan", "self-test", "meetings", "tuning", "all"]
-    assert min(found.values()) > 0
+    assert [part for part, seconds in found.items() if not seconds] == ["self-test"]
     assert found["all"] == len(made) < 30
 
 

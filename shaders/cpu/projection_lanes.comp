@@ -14,7 +14,7 @@
 // If a workgroup has several turns of units, X of its tile stays in private memory, because loads from a buffer are slow: each
 // invocation keeps a vec4 of each block of a row.
 const bool KEEPS_X = PART_UNITS > WORKGROUP * UNITS_AT_ONCE;
-const uint INPUT_BLOCKS = INPUT_LOADS / LOADS_PER_BLOCK;
+const uint INPUT_BLOCKS = INPUT_LOADS * VECS_PER_LOAD / LANES;
 vec4 x_of_tile[KEEPS_X ? ROWS * INPUT_BLOCKS : 1];
 #define X_VECTOR(row, vec) (KEEPS_X ? x_of_tile[(row) * INPUT_BLOCKS + (vec) / LANES] : load_x(x_start[row], vec))
 #include "multiply_input.glsl"

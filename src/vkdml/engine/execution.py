@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import InvalidArgumentError
-from ..operators.checks import flat, power_of_two
+from ..operators.arguments import flat
+from ..operators.checks import power_of_two
 from ..operators.element_types import ITEMSIZES
 from ..operators.plain_problem import PlainProblem
 from ..operators.problem import Problem

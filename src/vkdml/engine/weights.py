@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from ..operators.checks import flat
+from ..operators.arguments import flat
 from .vulkan.buffers import Bound
 
 Origin = Hashable

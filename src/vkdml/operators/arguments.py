@@ -13,7 +13,7 @@ from ..errors import InvalidArgumentError, shown
 from . import activations as activation_table
 from . import element_types
 from .cells import Cell
-from .checks import MAX_TENSOR_BYTES, element_strides, evaluate, expect_sizes, is_one_of, least_size, packed_strides
+from .checks import MAX_TENSOR_BYTES, element_strides, evaluate, expect_sizes, is_one_of, least_size, packed_strides, span
 from .element_types import ElementType
 from .header import descs
 
@@ -224,3 +224,12 @@ def _numbers(name: str, attribute: str, values: Any) -> list[float]:
         with contextlib.suppress(OverflowError):
             return [float(value) for value in values]
     raise InvalidArgumentError(name, attribute, shown(values), "a list of numbers")
+
+
+def flat(array: np.ndarray) -> np.ndarray:
+    """View an array's memory, from its first element to its last, as flat. `element_strides` must be able to describe it."""
+    if array.flags.c_contiguous:
+        return array.reshape(-1)
+    strides = element_strides(array)
+    assert strides is not None
+    return np.lib.stride_tricks.as_strided(array, (span(array.shape, strides),), (array.itemsize,))

@@ -270,15 +270,6 @@ def element_strides(array: np.ndarray) -> tuple[int, ...] | None:
     return strides
 
 
-def flat(array: np.ndarray) -> np.ndarray:
-    """View an array's memory, from its first element to its last, as flat. `element_strides` must be able to describe it."""
-    if array.flags.c_contiguous:
-        return array.reshape(-1)
-    strides = element_strides(array)
-    assert strides is not None
-    return np.lib.stride_tricks.as_strided(array, (span(array.shape, strides),), (array.itemsize,))
-
-
 def _check_layout(operator: str, field: str, desc: descs.DML_BUFFER_TENSOR_DESC, sizes: tuple[int, ...], itemsize: int
                   ) -> tuple[tuple[int, ...], int]:
     strides = packed_strides(sizes)
