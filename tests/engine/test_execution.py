@@ -210,7 +210,7 @@ def test_recent_drops_what_was_not_asked_for_the_longest():
     recent = Recent(2)
     for key in ("a", "b", "a", "c"):
         recent.get(key, lambda: key)  # noqa: B023  (called at once)
-    assert (len(recent._values), recent.get("a", lambda: "made anew"), recent.get("b", lambda: "made anew")) == (2, "a", "made anew")
+    assert (len(recent._values), recent.get("a", lambda: "made again"), recent.get("b", lambda: "made again")) == (2, "a", "made again")
     recent.drop("b")
     recent.drop("no such key")
     assert len(recent._values) == 1

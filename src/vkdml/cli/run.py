@@ -67,8 +67,8 @@ def run(chosen: argparse.Namespace) -> int:
                 for row, value, wanted, in_float32 in zip(rows, values, expected, wide)]
     if chosen.json:
         common.print_json({"device": device.info.name, "nodes": len(session.assignment().nodes),
-                    "nodes_on_device": len(session.assignment().on("device")), "load_seconds": load, "milliseconds": times,
-                    "outputs": rows})
+                           "nodes_on_device": len(session.assignment().on("device")), "load_seconds": load,
+                           "milliseconds": times, "outputs": rows})
     else:
         print(f"{session.assignment().headline}; loaded in {load:.3f} s\n")
         print(tabulate([{"milliseconds": name, **row} for name, row in times.items()], headers="keys", floatfmt=".3f"))
