@@ -204,7 +204,7 @@ def test_every_demand_has_a_place():
 
 
 def test_what_a_first_call_compiles():
-    """Each pipeline once: the plan's are some of the tuner's, and all that the self-test runs."""
+    """Each pipeline once: the plan's are some of the tuner's. The self-test runs the plan's own."""
     made = {}
 
     class Compiling:
@@ -213,8 +213,8 @@ def test_what_a_first_call_compiles():
             return made.setdefault(key, Pipeline(dispatch.kernel, 1000.0))
 
     found = measure.first_call(Compiling(), DEVICES["RX 7900 XTX"], ONE_ROW)
-    assert list(found) == ["its plan", "self-test", "meetings", "tuning", "all"]
-    assert [part for part, seconds in found.items() if not seconds] == ["self-test"]
+    assert list(found) == ["its plan", "meetings", "tuning", "all"]
+    assert all(found.values())
     assert found["all"] == len(made) < 30
 
 

@@ -18,7 +18,7 @@ from .cli.common import DEVICE, add_common, count, existing_file, print_json, re
 from .engine.commands import Commands
 from .engine.trust import self_test
 from .engine.trust.choices import folder as folder_of_choices
-from .engine.trust.self_test import PLAIN_PROBLEMS, samples_of, types_of
+from .engine.trust.self_test import PLAIN_PROBLEMS, types_of
 from .engine.trust.trial import Meeting, Run, Trial, plans_of_test, random_memory, workgroups_meet
 from .engine.trust.tuner import ON, Tuner, likely
 from .engine.vulkan import driver, files, queries, structures, system
@@ -71,9 +71,7 @@ def plans_of_first_call(problem: Problem, info: DeviceInfo) -> dict[str, list[Pl
     target = Target(problem, info)
     timed = likely(target)
     meetings = dict.fromkeys((tiling.loop.meeting, tiling.loop.subgroup_size) for tiling in timed if tiling.loop.meeting)
-    first = plan(problem, info)
-    return {"its plan": [first],
-            "self-test": [sample for _, sample in samples_of(info, problem, first, Options())],
+    return {"its plan": [plan(problem, info)],
             "meetings": [one for meeting in meetings for one in plans_of_test(info, Meeting(problem.cell, *meeting))],
             "tuning": [plan_of(target, tiling) for tiling in timed]}
 

@@ -31,7 +31,7 @@ class Scene:
         copy = vkdml.DML_ACTIVATION_IDENTITY_OPERATOR_DESC(InputTensor=floats, OutputTensor=floats)
         plan = Plan((), dispatches(device, add, ATensor="state", BTensor="given", OutputTensor="state"), {},
                     dispatches(device, copy, InputTensor="given", OutputTensor="result"), ("state", WORD))
-        self.attempts = Attempts(goes_on)
+        self.plan, self.attempts = plan, Attempts(goes_on)
         self.commands = Commands(device.gpu, merges)
         self.commands.execution(plan, self.buffers, self.attempts)
         self.commands.readback(self.result)
@@ -110,6 +110,15 @@ def test_what_gave_up_once_is_not_tried_again_where_nobody_asked_for_it(device, 
         assert scene.run(5, 6, 0, 0) == [5, 6, 0, 0]
         assert scene.state.download((4,)).tolist() == [9] * 4  # nothing was tried
     assert scene.attempts.timeouts == 1
+
+
+def test_attempts_that_share_their_words_all_count(device, memory, merges):
+    scene, other = Scene(device, merges), Attempts()
+    scene.commands.execution(scene.plan, scene.buffers, other)
+    for _ in range(2):
+        assert scene.run(1, 2, 3, 4) == [1, 2, 3, 4]
+    assert (scene.attempts.timeouts, other.timeouts) == (2, 2)
+    assert scene.state.download((4,))[WORD:].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(("goes_on", "text"), [(True, "this time"), (False, "and from now on at once")])

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import NamedTuple
 from weakref import WeakSet
 
 import numpy as np
@@ -23,11 +22,12 @@ from .weights import OWNED, Origin, Weights, is_current, origin_of
 _log = logging.getLogger(__name__)
 
 
-class _HostCall(NamedTuple):
-    """A function that each execution calls."""
+@dataclass(frozen=True)
+class _HostCall:
+    """A function that each execution calls. It writes no buffer on the device."""
 
+    writes = NONE
     work: Callable[[], None]
-    writes: frozenset[Bound] = NONE
 
 
 @dataclass(frozen=True)
@@ -89,16 +89,16 @@ class _Attempt:
         self.flags.upload(np.zeros(self.flags.size_in_bytes // 4 - self.word, np.uint32), 4 * self.word)
 
     def gave_up(self) -> bool:
-        """Return whether it has given up. If so, count that, and clear the words, as other attempts may use them too."""
-        if not self.flags._take((1,), np.uint32, 4 * self.word)[0]:
-            return False
-        self.attempts.gave_up()
-        self.clear()
-        return True
+        """Return whether it has given up, or another attempt whose words are the same has; count that."""
+        gave_up = bool(self.flags._take((1,), np.uint32, 4 * self.word)[0])
+        if gave_up:
+            self.attempts.gave_up()
+        return gave_up
 
     def settle(self) -> None:
         """Run the fallback if it has given up."""
         if self.gave_up():
+            self.clear()
             self.fallback().execute()
 
 
@@ -266,18 +266,21 @@ class Commands:
 
     def _run(self, due: tuple[bool, ...]) -> None:
         """Run the submissions and calls. If an attempt gives up, run all again with fallbacks, unless calls have done so."""
-        attempts = {attempt.flags: attempt for attempt in self._attempts if attempt.attempts.is_worthwhile}
-        for flags, attempt in attempts.items():
-            if flags not in _clear:
+        attempts = [attempt for attempt in self._attempts if attempt.attempts.is_worthwhile]
+        for attempt in attempts:
+            if attempt.flags not in _clear:
                 attempt.clear()
-            _clear.discard(flags)  # until all have succeeded
+        flags = {attempt.flags for attempt in attempts}
+        _clear.difference_update(flags)  # until all have succeeded
         for run in self._submissions(due).runs:
             run()
-        if attempts and self._is_repeatable and [attempt for attempt in attempts.values() if attempt.gave_up()]:
+        late = [attempt for attempt in attempts if attempt.gave_up()] if self._is_repeatable else []
+        if late:
+            for attempt in late:
+                attempt.clear()
             for run in self._submissions(due, tries=False).runs:
                 run()
-        for flags in attempts:
-            _clear.add(flags)
+        _clear.update(flags)
 
     @property
     def _is_repeatable(self) -> bool:

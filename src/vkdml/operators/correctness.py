@@ -17,6 +17,7 @@ import numpy as np
 from .activations import ParametrizedActivation
 from .bounded import Arithmetic, Bounded
 from .checks import least_tensor, packed_strides
+from .element_types import ElementType
 from .plain_problem import OUTPUT, ComputedProblem, MovedProblem, PlainProblem
 from .problem import MAX_FLOAT32, Problem
 from .reference import STEPS, direction_weights, initial_states, view
@@ -120,6 +121,13 @@ def _decoded(problem: Problem | PlainProblem, field: str, memory: np.ndarray) ->
     if dtype == "bfloat16":  # the upper half of a float32
         return (elements.view(np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     return elements.view(dtype).astype(np.float64)
+
+
+def encoded(numbers: np.ndarray, element: ElementType) -> np.ndarray:
+    """Return numbers as the bytes of a type."""
+    if element.name == "bfloat16":
+        return (numbers.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)
+    return numbers.astype(element.name).view(np.uint8)
 
 
 def _difference(field: str, found: np.ndarray, expected: Bounded, precision: _Precision) -> Difference | None:

@@ -18,7 +18,7 @@ from ...operators.activations import BY_ONNX_NAME
 from ...operators.arguments import tensor_descs
 from ...operators.cells import Cell
 from ...operators.copy_problem import INDICES, GatherProblem
-from ...operators.correctness import differences
+from ...operators.correctness import differences, encoded
 from ...operators.element_types import FLOAT32, ElementType
 from ...operators.header.descs import DML_RECURRENT_NETWORK_DIRECTION
 from ...operators.plain_problem import MovedProblem, PlainProblem
@@ -249,12 +249,5 @@ def random_memory(problem: Problem | PlainProblem) -> dict[str, np.ndarray]:
         else:
             scale = problem.tensor(field).sizes[-1]**-0.5 if field in problem.weights else 1.0
             numbers = np.resize(scale * rng.standard_normal(min(count, _MOST_RANDOM)), count)
-            memory[field] = _encoded(numbers, problem.input_element)
+            memory[field] = encoded(numbers, problem.input_element)
     return memory
-
-
-def _encoded(numbers: np.ndarray, element: ElementType) -> np.ndarray:
-    """Return numbers as the bytes of a type."""
-    if element.name == "bfloat16":  # the upper half of a float32
-        return (numbers.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)
-    return numbers.astype(element.name).view(np.uint8)
