@@ -87,7 +87,7 @@ def fits(reports: Sequence[Report]) -> list[Fit]:
     return [fit(found, info) for info, found in rows.items()]
 
 
-def told(found: Fit) -> str:
+def section(found: Fit) -> str:
     """A section about a GPU's figures."""
     rows = [{"figure": change.figure, "of": change.what, "now": change.before,
              "should be": change.reason if change.after is None else change.after} for change in found.changes]
@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.reports", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("reports", nargs="+", type=Path, metavar="FOLDER", help="a folder of a report, or its archive")
     reports = sorted(map(Report.read, parser.parse_args(arguments).reports), key=lambda report: report.info.name)
-    print(document("# Reports", table(transposed([report.line() for report in reports])), *map(told, fits(reports))))
+    print(document("# Reports", table(transposed([report.line() for report in reports])), *map(section, fits(reports))))
     return 0
 
 

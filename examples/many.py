@@ -31,7 +31,7 @@ RESOURCE = "vulkan"  # what Ray counts, which does not know of Vulkan's devices
 
 
 def score(session: InferenceSession, name: str, data: bytes) -> Score:
-    """What is told of a recording. Runs in another process, on the device that the process's VKDML_DEVICE names."""
+    """The result for a recording. Runs in another process, on the device that the process's VKDML_DEVICE names."""
     found = voice_activity.probabilities(session, speech.read(data))
     return {"recording": name, "chunks": len(found), "speech": float((found > 0.5).mean()), "device": session.device.info.name,
             "process": os.getpid()}
@@ -76,7 +76,7 @@ class Scorer:
 
 
 def with_ray(session: InferenceSession, recordings: Sequence[Path], scheduler: str | None) -> list[Score]:
-    """An actor takes one of Ray's resources named vulkan, of which a cluster's nodes have told that they have one a device."""
+    """An actor takes one of Ray's resources named vulkan, of which a cluster's nodes say that they have one a device."""
     import ray
     from ray.util import ActorPool
 

@@ -73,17 +73,17 @@ def test_sizes_of_devices(count, said):
     assert cli.devices._size(count) == said
 
 
-@pytest.mark.parametrize(("mode", "told"), [
+@pytest.mark.parametrize(("mode", "said"), [
     ("on", "Tuning of GPUs is on: the best plans for new sizes are timed"), ("", "Tuning of GPUs is on: "),
     ("read", "Tuning of GPUs is read: plans that were kept are used, and nothing is timed"),
     ("off", "Tuning of GPUs is off: the model of costs chooses, and nothing is read")])
-def test_devices_tell_what_is_kept_of_gpus(capsys, device, monkeypatch, tmp_path, mode, told):
+def test_devices_tell_what_is_kept_of_gpus(capsys, device, monkeypatch, tmp_path, mode, said):
     monkeypatch.setenv("VKDML_TUNING", mode)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(cli.devices, "profile", lambda info: SimpleNamespace(tuned=True))
     choices.Choices(device.info).put({"meeting": "barrier"}, {"passed": True})
     _, out, _ = run(capsys, "devices")
-    assert told in out
+    assert said in out
     assert "(VKDML_TUNING in the environment: on, read, off)" in out
     assert f"What was measured is in {tmp_path}/vkdml/tuning: 1 files" in out
 

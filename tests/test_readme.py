@@ -59,6 +59,13 @@ def test_examples(document, section, tmp_path, monkeypatch):
         RUN[language](code)
 
 
+def test_the_first_command_needs_no_device(monkeypatch):
+    for variable in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"):
+        monkeypatch.setenv(variable, "/nonexistent.json")
+    ((language, code),) = EXAMPLES["docs/faces/cli.md", "Commands"]
+    RUN[language](code)
+
+
 def test_each_kind_of_user_has_an_example():
     kinds = {key: [language for language, _ in blocks] for key, blocks in EXAMPLES.items()}
     assert kinds == {

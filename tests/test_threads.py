@@ -34,7 +34,7 @@ def weights_of(gates, seed=0):
 # A way in: what all threads share -> what a call with one of INPUTS gives
 
 def functions():
-    """Two sets of weights in turns, so that they are packed anew or found again."""
+    """Two sets of weights in turns, so that they are packed again or found."""
     sets = [weights_of(3), weights_of(3, 1)]
     return lambda x: vkdml.gru(x, *sets[int(abs(x[0, 0, 0]) * 100) % 2])[0]
 

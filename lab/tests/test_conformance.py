@@ -101,7 +101,7 @@ TESTS = [
     made_up("test_c", "failed", [record("LSTM", absolute=None, ulp=None, fraction=None)], "AssertionError: \nNot equal to tolerance\nx and y nan"),
     made_up("test_d", "failed", failure="vkdml.errors.DriverError: out of \x1bmemory"),
 ]
-TOLD = {"selected": 5, "left_out": 7, "tolerances": TOLERANCES}
+SCOPE = {"selected": 5, "left_out": 7, "tolerances": TOLERANCES}
 
 
 def lines_of(runs, folder):
@@ -112,7 +112,7 @@ def lines_of(runs, folder):
 
 def test_both_files(tmp_path):
     crashed = Run(ABOUT | {"device": DEVICE | {"name": "Other GPU"}}, [], {}, "crashed: SIGSEGV", "Fatal Python error")
-    runs = [Run(ABOUT, TESTS, TOLD), crashed]
+    runs = [Run(ABOUT, TESTS, SCOPE), crashed]
     lines = lines_of(runs, tmp_path / "new")
     for line in [
             "## 3: Some GPU",
@@ -142,7 +142,7 @@ def test_both_files(tmp_path):
 
 def test_the_case_nearest_to_its_tolerance(tmp_path):
     assert "The largest share of a tolerance is 50.0%: GRU, float32, in `tests/test_made_up.py::test_b`." in lines_of(
-        [Run(ABOUT, GOOD, TOLD)], tmp_path)
+        [Run(ABOUT, GOOD, SCOPE)], tmp_path)
 
 
 SUITE = """
@@ -189,8 +189,8 @@ def test_a_run(tmp_path):
     assert failures.first_line(bad) == "RNN, float32: y: 1 of 1 wrong, the first at [0]: found 1.5, expected 0.5, off by 1, 16,700 times the tolerance"
     assert failures.first_line(run.skipped[0]) == "no reason"
     assert report.summarize(run, report.by_operator)[("RNN", "float32")][:5] == [4, 3, 1, 1.0, 2.0**24]
-    assert (run.told["selected"], run.told["left_out"]) == (6, 0)
-    assert run.told["tolerances"]["float16"] == list(TOLERANCES["float16"])
+    assert (run.scope["selected"], run.scope["left_out"]) == (6, 0)
+    assert run.scope["tolerances"]["float16"] == list(TOLERANCES["float16"])
 
 
 def test_a_crash(tmp_path, monkeypatch):
@@ -211,10 +211,10 @@ def test_resuming(tmp_path):
     """Tests that were interrupted are run again, those that had ended or crashed are not."""
     run = run_suite(tmp_path)
     path = tmp_path / "results"
-    told, tests = results.read(path)
+    scope, tests = results.read(path)
     crashed = {**tests[0], "outcome": "crashed"}
     unfinished = {"test": tests[4]["test"], "outcome": "unfinished"}
-    lines = [json.dumps(line) for line in (told, crashed, *tests[1:3], unfinished)]
+    lines = [json.dumps(line) for line in (scope, crashed, *tests[1:3], unfinished)]
     path.write_text("\n".join([*lines, '{"test": "cut sho']))
     resumed = run_suite(tmp_path, resume=True)
     assert sorted(names(resumed)) == sorted(names(run))
@@ -241,7 +241,7 @@ def test_a_suite_that_cannot_run(tmp_path):
 def test_what_is_chosen(tmp_path):
     """Tests named *_long are there only if asked for; --only goes by names, and --quick takes turns."""
     only = run_suite(tmp_path, chosen=Chosen(only=("good[1]", "VERY"), long=True))
-    assert (names(only), only.told["selected"], only.told["left_out"]) == (["test_good[1]", "test_very_long"], 2, 5)
+    assert (names(only), only.scope["selected"], only.scope["left_out"]) == (["test_good[1]", "test_very_long"], 2, 5)
     assert names(run_suite(tmp_path, chosen=Chosen(quick=True))) == [
         "test_good[0]", "test_bad", "test_skipped", "test_ending", "test_good[1]", "test_good[2]"]
     assert run_suite(tmp_path, chosen=Chosen(only=("none",))).ended == "no test has none in its name"
@@ -270,7 +270,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
 
     def run(path, about, chosen, resume, seen):
         asked.append((path.name, about["device"]["name"], chosen, resume))
-        return Run(about, found[about["device"]["index"]], TOLD)
+        return Run(about, found[about["device"]["index"]], SCOPE)
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(suite, "machine", lambda: suite.ThisMachine([other, DEVICE], SOFTWARE))
@@ -294,7 +294,7 @@ def test_wrong_usage(arguments):
 def test_progress_without_a_terminal(tmp_path, monkeypatch, capsys):
     """A line now and then."""
     monkeypatch.setattr(results, "_LINE_SECONDS", 0.0)
-    (tmp_path / "results").write_text("\n".join(map(json.dumps, [ABOUT | TOLD, *TESTS[1:], {"test": "last", "outcome": "unfinished"}])))
+    (tmp_path / "results").write_text("\n".join(map(json.dumps, [ABOUT | SCOPE, *TESTS[1:], {"test": "last", "outcome": "unfinished"}])))
     shown = results.Progress()
     shown(tmp_path / "results")
     shown.close()

@@ -333,7 +333,7 @@ def test_facts_of_the_machine(tmp_path, monkeypatch):
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(text + "\n")
     assert machine.power(tmp_path) == "mains off, battery discharging"
-    assert machine.power(tmp_path / "none") == machine.NOT_TOLD
+    assert machine.power(tmp_path / "none") == machine.UNKNOWN
     (tmp_path / "cpuinfo").write_text("processor : 0\nmodel name\t: Some CPU 7\n")
     monkeypatch.setattr(machine, "CPU_INFO", tmp_path / "cpuinfo")
     monkeypatch.setenv("RADV_DEBUG", "nocache")
@@ -381,7 +381,7 @@ def cards(tmp_path, monkeypatch):
 def test_clocks(cards, monkeypatch):
     assert clocks.clocks() == {
         "card0/device/pp_dpm_sclk": "1200Mhz", "card0/device/pp_dpm_mclk": "96Mhz", "card1/gt_act_freq_mhz": "350 MHz",
-        "card2/device/tile0/gt1/freq0/act_freq": "0 MHz", "card3/device/pp_dpm_sclk": machine.NOT_TOLD,
+        "card2/device/tile0/gt1/freq0/act_freq": "0 MHz", "card3/device/pp_dpm_sclk": machine.UNKNOWN,
         "nvidia-smi 0": "210 MHz, 405 MHz, P8", "nvidia-smi 1": "1980 MHz, 2619 MHz, P0"}
     (cards.parent / "nvidia-smi").write_text("#!/bin/sh\necho 'No devices were found'\nexit 6\n")
     assert not [name for name in clocks.clocks() if name.startswith("nvidia")]

@@ -50,7 +50,7 @@ def test_what_is_to_be_pasted():
 
 
 def test_nothing_persistent():
-    """Nobody has waited: what a barrier takes, or until a word is seen, cannot be fitted, and the rest is."""
+    """No row has waited: what a barrier takes, or until a word is seen, cannot be fitted, and the rest is."""
     found = fit(made_up(ways=["stepped", "sequence"]), INFO)
     assert {change.figure: change.reason for change in found.changes if change.reason == NOTHING} == dict.fromkeys(["meeting", "seen"], NOTHING)
     dispatch = next(change for change in found.changes if change.figure == "dispatch")

@@ -1,4 +1,4 @@
-"""The report's first page: each sentence follows from rows, and what was not checked is not told as passed."""
+"""The report's first page: each sentence follows from rows, and what was not checked is not reported as passed."""
 
 import pytest
 

@@ -27,7 +27,7 @@ def comparison(tmp_path, monkeypatch):
 
 @pytest.mark.device
 def test_the_rows_of_a_step(comparison):
-    """What is wrong has no time, what is missing is told, and neither is vkdml's failure."""
+    """What is wrong has no time, what is missing is reported, and neither is vkdml's failure."""
     step, _ = comparison.steps()
     rows = list(step.run())
     libraries = [row for row in rows if row.get("table") == "Libraries"]

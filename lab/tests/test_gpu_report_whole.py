@@ -1,4 +1,4 @@
-"""The whole report in its quick form, on CPU drivers: as they are, and told to be discrete GPUs."""
+"""The whole report in its quick form, on CPU drivers: as they are, and as if they were discrete GPUs."""
 
 import os
 import subprocess

@@ -41,7 +41,7 @@ def test_growth_of_memory(values, grows):
 
 
 def test_growth_of_file_handles():
-    """One of them in a thousand calls is told, one more once is not."""
+    """One of them in a thousand calls is reported, one more once is not."""
     assert growth(samples(file_handles=10 + ROUNDS // 20), "file handles").grows
     assert not growth(samples(file_handles=10 + (ROUNDS > 50)), "file handles").grows
 
@@ -54,7 +54,7 @@ def test_too_few_samples_say_nothing():
 @pytest.mark.thorough
 @pytest.mark.parametrize("leak", ["memory", "files", "objects", None])
 def test_a_leak_is_seen(leak, tmp_path, monkeypatch):
-    """A process's own life, of one operator, which loses something at each call: it is told, and of nothing else that it grows."""
+    """A process's own life, of one operator, which loses something at each call: that is reported, and nothing else."""
     lost = []
     losses = {"memory": lambda call: lost.append(np.ones(2**15)), "files": lambda call: lost.append(os.open("/dev/null", os.O_RDONLY)),
               "objects": lambda call: lost.extend([[] for _ in range(200)]), None: lambda call: None}
@@ -65,13 +65,13 @@ def test_a_leak_is_seen(leak, tmp_path, monkeypatch):
     finally:
         for handle in lost if leak == "files" else ():
             os.close(handle)
-    told = report.read(tmp_path / "1.jsonl", 1, False, "")
-    assert not told.failures
-    assert {found.what for found in told.growths()} == set(ALLOWED), f"{len(told.samples)} samples are too few"
-    growing = {found.what for found in told.growths() if found.grows}
+    lived = report.read(tmp_path / "1.jsonl", 1, False, "")
+    assert not lived.failures
+    assert {found.what for found in lived.growths()} == set(ALLOWED), f"{len(lived.samples)} samples are too few"
+    growing = {found.what for found in lived.growths() if found.grows}
     expected = {"memory": {"resident memory"}, "files": {"file handles"}, "objects": {"Python's objects"}, None: set()}[leak]
-    assert growing == expected, [*told.growths()]
-    assert len(report.failed([told])) == len(expected)
+    assert growing == expected, [*lived.growths()]
+    assert len(report.failed([lived])) == len(expected)
 
 
 @pytest.mark.device
@@ -101,16 +101,16 @@ def test_a_process_that_ends_is_told_with_its_call(code, ended, tmp_path, monkey
     (tmp_path / "7.call").write_text(call.to_json())
     monkeypatch.setattr(soak, "SILENCE", 2)
     monkeypatch.setattr(soak, "COMMAND", ["-c", code])
-    told = soak.live_once(tmp_path, 7, 1, {})
-    assert (told.ended, told.running) == (ended, call.to_json())
-    (sentence,) = report.failed([told])
+    lived = soak.live_once(tmp_path, 7, 1, {})
+    assert (lived.ended, lived.running) == (ended, call.to_json())
+    (sentence,) = report.failed([lived])
     assert ended in sentence
     assert call.to_json() in sentence
-    report.write([told], tmp_path)
+    report.write([lived], tmp_path)
     assert "## Failed" in (tmp_path / report.MARKDOWN).read_text()
 
 
-def test_calls_that_fail_are_told(tmp_path, monkeypatch):
+def test_calls_that_fail_are_reported(tmp_path, monkeypatch):
     """As small as they fail, in the form in which they are kept."""
     def run(call):
         assert call.batch < 3, "three rows"
@@ -122,12 +122,12 @@ def test_calls_that_fail_are_told(tmp_path, monkeypatch):
     monkeypatch.setattr(worker, "drawn", lambda seed: {"steps": [1, 2, 3], "rows": [1, 2, 3, 4]})
     monkeypatch.setattr(Life, "_recordings", lambda life, seed: [])
     Life(tmp_path / "1.jsonl", 1, 0).run()
-    told = report.read(tmp_path / "1.jsonl", 1, False, "")
-    (failure,) = told.failures
+    lived = report.read(tmp_path / "1.jsonl", 1, False, "")
+    (failure,) = lived.failures
     assert failure["error"].startswith("AssertionError: three rows")
     found = Call.from_json(failure["call"])
     assert (found.steps, found.batch) == (1, 3)
-    assert failure["call"] in report.failed([told])[0]
+    assert failure["call"] in report.failed([lived])[0]
 
 
 REGRESSION = """{"face": "function", "operator": {"cell": "RNN", "inputs": 3, "hidden": 5, "direction": "forward", "activations": [["TANH"]],

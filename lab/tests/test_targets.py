@@ -80,13 +80,13 @@ def test_what_is_open_is_not_judged(mistake):
 @pytest.mark.parametrize("cause", judging.AS_IF)
 def test_what_is_ignored_is_said(cause):
     """By the smallest cases too, whatever else a node has."""
-    told = []
+    causes = []
     for node, against in small():
         other = dict(judging.readings(node)).get(cause)
         if other is not None:
             verdict = judging.judge(node, computed_by(reference, other), against)
-            told += [verdict.cause] if verdict.outcome == WRONG else []
-    assert cause in told
+            causes += [verdict.cause] if verdict.outcome == WRONG else []
+    assert cause in causes
 
 
 

@@ -1,4 +1,4 @@
-"""Reports of what was tried: Markdown for people beside JSON for programs, written anew whenever there is more to say."""
+"""Reports of what was tried: Markdown for people beside JSON for programs, written again whenever there is more to say."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FLOAT = ".4g"
 
 
 def write(folder: Path, files: Mapping[str, object]) -> None:
-    """Write files into a folder: texts as they are, everything else as JSON. Whoever reads meanwhile finds whole files."""
+    """Write files into a folder: texts as they are, everything else as JSON. Readers always find whole files."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         new = folder / f"{name}.new"

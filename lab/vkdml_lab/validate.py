@@ -121,7 +121,7 @@ def messages(layers: Path, command: list[str], environment: Mapping[str, str] = 
         (Path(directory) / "vk_layer_settings.txt").write_text(settings.format(log=log))
         with_layer = {**environment, "VK_LAYER_PATH": str(layers), "VK_LAYER_SETTINGS_PATH": directory}
         code = subprocess.run(command, cwd=ROOT, env=with_layer).returncode
-        # Tests in processes of their own begin the file anew, where this one goes on behind a gap of zeros
+        # Tests in processes of their own begin the file again, where this one goes on behind a gap of zeros
         return code, log.read_text().replace("\0", "") if log.exists() else ""
 
 

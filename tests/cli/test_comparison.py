@@ -28,15 +28,15 @@ def arrays(values, dtype):
     ("f4", [1, 2], [1, 2, 3], NOTHING, False),
 ])
 def test_arrays(dtype, ours, theirs, errors, agrees):
-    told = compared(arrays(ours, dtype), arrays(theirs, dtype))
-    assert (told["agrees"], told["absolute"] is None) == (agrees, errors == NOTHING)
+    comparison = compared(arrays(ours, dtype), arrays(theirs, dtype))
+    assert (comparison["agrees"], comparison["absolute"] is None) == (agrees, errors == NOTHING)
     if errors != NOTHING:
-        np.testing.assert_allclose([told["absolute"], told["relative"], told["ulp"]], errors, rtol=1e-6)
+        np.testing.assert_allclose([comparison["absolute"], comparison["relative"], comparison["ulp"]], errors, rtol=1e-6)
 
 
 def test_a_number_instead_of_a_nan_does_not_agree():
-    told = compared(arrays([1, np.nan], "f4"), arrays([1, 2], "f4"))
-    assert (np.isnan(told["absolute"]), told["agrees"]) == (True, False)
+    comparison = compared(arrays([1, np.nan], "f4"), arrays([1, 2], "f4"))
+    assert (np.isnan(comparison["absolute"]), comparison["agrees"]) == (True, False)
 
 
 @pytest.mark.parametrize(("types", "agrees"), [([], False), (["float32"], False), (["float16"], True), (["float32", "float16"], True)])
@@ -70,5 +70,5 @@ def test_onnxruntimes_own_error_counts_in_half_precision(ours, theirs, wide, agr
     ([], [], None, True),
 ])
 def test_sequences_and_maps(ours, theirs, absolute, agrees):
-    told = compared(ours, theirs)
-    assert (told["absolute"], told["agrees"]) == (absolute, agrees)
+    comparison = compared(ours, theirs)
+    assert (comparison["absolute"], comparison["agrees"]) == (absolute, agrees)

@@ -36,13 +36,13 @@ def explain(capsys, *arguments):
     return out
 
 
-def told(capsys, *arguments):
+def as_json(capsys, *arguments):
     return json.loads(explain(capsys, *arguments, "--json"))
 
 
 def test_an_operator(capsys, device):
     arguments = ["lstm-100x2x64x48", "--type", "float16"]
-    out, report = explain(capsys, *arguments), told(capsys, *arguments)
+    out, report = explain(capsys, *arguments), as_json(capsys, *arguments)
     for text in (device.info.name, "LSTM: T 100, B 2, I 64, H 48, float16, forward", "schedule", "packed recurrent weights"):
         assert text in out
     (found,) = report["operators"]["LSTM"]
@@ -59,7 +59,7 @@ def test_an_operator(capsys, device):
 
 
 def test_where_nodes_run(capsys, folder):
-    report, out = told(capsys, "declared.onnx"), explain(capsys, "declared.onnx")
+    report, out = as_json(capsys, "declared.onnx"), explain(capsys, "declared.onnx")
     assert (report["nodes"], report["assignment"]) == (2, [
         {"runs_on": "device", "nodes": 1, "operators": {"GRU": 1}},
         {"runs_on": "onnxruntime", "nodes": 1, "operators": {"Transpose": 1}}])
@@ -70,14 +70,14 @@ def test_where_nodes_run(capsys, folder):
 
 @pytest.mark.parametrize(("arguments", "sizes"), [([], (7, 1)), (["-B", "5"], (7, 5)), (["-T", "30", "-B", "5"], (30, 5))])
 def test_sizes_are_the_models_own_unless_given(capsys, folder, arguments, sizes):
-    (found,) = told(capsys, "declared.onnx", *arguments)["operators"]["GRU node"]
+    (found,) = as_json(capsys, "declared.onnx", *arguments)["operators"]["GRU node"]
     assert (found["T"], found["B"]) == sizes
 
 
 def test_sizes_of_a_run(capsys, folder):
     """Of nodes whose weights are fed, too, and of a branch that did not run none."""
     given = [part for name in ("x", "W", "R", "B") for part in ("--input", f"{name}={name}.npy")]
-    (found,) = told(capsys, "fed.onnx", *given)["operators"]["GRU node"]
+    (found,) = as_json(capsys, "fed.onnx", *given)["operators"]["GRU node"]
     assert [found[name] for name in "TBIH"] == [6, 2, I, H]
     proto = onnx.load("if.onnx")  # whose weights may be fed
     for name, array in weights().items():
@@ -85,15 +85,15 @@ def test_sizes_of_a_run(capsys, folder):
     onnx.save(proto, "overridable.onnx")
     given = ["--input", "x=x.npy", "--input", "c=true.npy"]
     for arguments in (["overridable.onnx", *given, "--input", "W=W.npy"], ["if.onnx", *given]):
-        assert sorted(len(rows) for rows in told(capsys, *arguments)["operators"].values()) == [0, 1]
+        assert sorted(len(rows) for rows in as_json(capsys, *arguments)["operators"].values()) == [0, 1]
     assert ": it was not run" in explain(capsys, "if.onnx", *given)
 
 
 def test_times(capsys, folder):
-    (found,) = told(capsys, "declared.onnx", "-T", "20")["operators"]["GRU node"]
+    (found,) = as_json(capsys, "declared.onnx", "-T", "20")["operators"]["GRU node"]
     assert found["estimated ms"] > 0
     assert found["measured ms"] is None
-    (found,) = told(capsys, "declared.onnx", "-T", "20", "--measure")["operators"]["GRU node"]
+    (found,) = as_json(capsys, "declared.onnx", "-T", "20", "--measure")["operators"]["GRU node"]
     measured = found["measured ms"]
     assert 3 <= measured["runs"] <= 31
     assert 0 < measured["min"] <= measured["median"] <= measured["max"]

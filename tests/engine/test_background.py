@@ -44,7 +44,7 @@ def test_an_interrupted_start_leaves_no_thread(monkeypatch):
     with monkeypatch.context() as interrupted:
         interrupted.setattr(threading.Thread, "start", start)
         with pytest.raises(KeyboardInterrupt):
-            background.submit(lambda: pytest.fail("nobody has its future"))
+            background.submit(lambda: pytest.fail("its future is dropped"))
     started[0].join(60)
     assert not started[0].is_alive()
     background.submit(lambda: None).result(60)

@@ -95,7 +95,7 @@ def resource(device, size, offset=256):
 
 
 def test_resources_of_the_callers(device, memory, case):
-    """Of the sizes that are told: nothing else is made, and nothing before them is touched."""
+    """Of the sizes that are reported: nothing else is made, and nothing before them is touched."""
     compiled = compiled_of(device, case)
     properties = compiled.get_binding_properties()
     heap = Heap(device, compiled, case)

@@ -36,7 +36,7 @@ def without_sequence(cell):
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 def test_what_a_check_needs_is_computed(verified, checks, cell):
-    """Where nobody binds OutputSequenceTensor; the results are those of a device without checks."""
+    """Where OutputSequenceTensor is not bound; the results are those of a device without checks."""
     case = without_sequence(cell)
     found = run_on_device(verified, case)
     assert checks[0][1] == sorted(cell.outputs)

@@ -62,7 +62,7 @@ def test_a_readback_keeps_what_the_host_wrote(device, memory):
 
 
 def test_uploads_of_what_may_be_written_unseen(device, memory):
-    """Elsewhere than in the host's memory nobody knows what is new then."""
+    """Elsewhere than in the host's memory vkdml cannot know what is new then."""
     heap = Heap(device)
     heap.recorder.record_upload(heap.buffer)
     heap.adds(0, 1, 1)

@@ -1,4 +1,4 @@
-"""Executions that take long, do not end, or are interrupted; and what is told of a device that is lost. In processes of their own,
+"""Executions that take long, do not end, or are interrupted; and the errors of a device that is lost. In processes of their own,
 as their ends matter too.
 """
 
@@ -100,7 +100,7 @@ print(compute() == expected, long.sequence.is_running(), long.is_right())
 
 @pytest.mark.thorough
 def test_an_interrupt_at_any_line_leaves_nothing_wrong(shader):
-    """Of calls that pack their weights anew; but where locks are taken and given back."""
+    """Of calls that pack their weights again; but where locks are taken and given back."""
     assert run(shader, """
 scales = iter(np.float32(1 + number / 1024) for number in range(9999))
 
@@ -156,16 +156,16 @@ def test_what_does_not_end_in_time_is_lost(shader):
 buffer, layer, held = vkdml.Device().upload(x), vkdml.RNN(w, r), vkdml.RNN(w, r, device=vkdml.Device())
 long = Long(gpu, 3)
 gpu.driver.timeout = 0.3
-def told(call):
+def error_of(call):
     try:
         call()
         print("nothing")
     except vkdml.DeviceLostError as error:
         print(error)
-print(seconds(lambda: told(lambda: gpu.driver.run(long.sequence))) < 1.2)
-told(lambda: buffer.read((1,)))
-told(lambda: held(x))
-told(gpu.lock.__enter__)
+print(seconds(lambda: error_of(lambda: gpu.driver.run(long.sequence))) < 1.2)
+error_of(lambda: buffer.read((1,)))
+error_of(lambda: held(x))
+error_of(gpu.lock.__enter__)
 print(long.sequence.is_running())
 def drop():
     global long, buffer, held, gpu

@@ -1,4 +1,4 @@
-"""What a device is opened with, and what a kernel that needs more is told."""
+"""What a device is opened with, and the error of a kernel that needs more."""
 
 from dataclasses import replace
 

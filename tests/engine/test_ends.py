@@ -52,7 +52,7 @@ def recorder_of(seconds):
             return recorder
         count = int(1.2 * count * seconds / took[-1]) + 1 if took[1:] else 2  # the first compiles
 
-def told(call):
+def error_of(call):
     try:
         call()
     except vkdml.DriverError as error:
@@ -127,7 +127,7 @@ def test_nothing_that_is_queued_is_waited_for():
 recorder = recorder_of(0.5)
 executions = [recorder.execute_async() for _ in range(100)]
 time.sleep(0.2)
-behind += [lambda: told(executions[-1].wait), lambda: told(recorder.execute_async().wait)]
+behind += [lambda: error_of(executions[-1].wait), lambda: error_of(recorder.execute_async().wait)]
 code = 4
 """, with_code=4) == [said, said]
 
@@ -188,7 +188,7 @@ print(f"ends at {{time.time()}}")
 
 
 def test_signals_while_it_ends():
-    """What runs is waited for as long as without them, and what their handlers raise is not told."""
+    """What runs is waited for as long as without them, and what their handlers raise is not reported."""
     assert end("""
 recorder = recorder_of(1.5)
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
@@ -241,7 +241,7 @@ sys.exit(code)
 
 
 def test_asyncio():
-    """A task that was cancelled leaves its execution, which nobody waits for."""
+    """A task that was cancelled leaves its execution, which is not waited for."""
     assert end("""
 import asyncio
 recorder = recorder_of(0.5)

@@ -21,7 +21,7 @@ x, w, r = np.ones((2, 2, 4), np.float32), np.full((1, 3, 4), 0.1, np.float32), n
 def compute(_=None):
     return float(vkdml.rnn(x, w, r)[0].sum())
 
-def told(call):
+def refused(call):
     try:
         call()
     except vkdml.DriverError as error:
@@ -55,8 +55,8 @@ def run(code):
 def test_a_device_of_the_parent_is_refused():
     assert run("""
 compute()
-print(in_child(lambda: told(compute)))
-print(in_child(lambda: told(compute) and told(compute)), in_child(lambda: in_child(lambda: told(compute)) == 0))
+print(in_child(lambda: refused(compute)))
+print(in_child(lambda: refused(compute) and refused(compute)), in_child(lambda: in_child(lambda: refused(compute)) == 0))
 print(compute() > 0)
 """) == ["0", "0", "0", "True"]
 
@@ -79,7 +79,7 @@ for call in (vkdml.Device, recorder.execute, recorder.execute_async, device.lock
              lambda: buffer.write(x[0, 0]), lambda: buffer.upload(x[0, 0]), lambda: buffer.download((2, 2)),
              lambda: device.create_buffer(16), lambda: device.upload(x), lambda: fresh.record_dispatch(compiled, table),
              lambda: vkdml.rnn(x, w, r, device=device), lambda: vkdml.gru(x, w.repeat(3, 1), r.repeat(3, 1), device=0)):
-    print(in_child(lambda: told(call)))
+    print(in_child(lambda: refused(call)))
 """) == ["0"] * 14
 
 
@@ -93,7 +93,7 @@ print(in_child(lambda: 0 < compute() == compute()), in_child(lambda: 0 < compute
 @pytest.mark.parametrize("opened", [False, True])
 def test_no_lock_of_another_thread_is_waited_for(opened):
     """Nor one of the thread that forks."""
-    result = "told(compute)" if opened else "compute() > 0"
+    result = "refused(compute)" if opened else "compute() > 0"
     assert run(f"""
 from vkdml.engine.vulkan import gpu as devices
 {"compute()" if opened else ""}
@@ -132,7 +132,7 @@ def drop():
     devices._open.clear()
     del globals()["device"]
     gc.collect()
-    return told(compute)
+    return refused(compute)
 
 compute()
 device = vkdml.Device()
@@ -153,8 +153,8 @@ with fork.Pool(1) as pool:
     print(pool.apply(compute) > 0)
 compute()
 with fork.Pool(2) as pool:
-    print(pool.apply(told, [compute]))
-    print(told(lambda: pool.map(compute, range(4))))
+    print(pool.apply(refused, [compute]))
+    print(refused(lambda: pool.map(compute, range(4))))
 """) == ["True", "vkdml.rnn-R", "True", "True", "True"]
 
 
@@ -172,5 +172,5 @@ class Computed(Dataset):
 loader = DataLoader(Computed(), num_workers=1, multiprocessing_context="fork", timeout=60)
 print(all(float(value) > 0 for value in loader))
 compute()
-print(told(lambda: list(loader)))
+print(refused(lambda: list(loader)))
 """) == ["True", "True"]

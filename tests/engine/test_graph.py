@@ -86,7 +86,7 @@ def test_a_graph_on_a_device_that_checks():
 
 
 def test_the_memory_of_a_graph(device):
-    """What is told is what is made, under the names of the nodes."""
+    """What is reported is what is made, under the names of the nodes."""
     gc.collect()
     desc, before = two_layers(device, layer()), device.gpu.memory.used
     desc.Nodes[1].Operator.set_name("second")

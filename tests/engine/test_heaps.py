@@ -34,7 +34,7 @@ MISTAKES = {  # what is left out, and what stands in its place
 
 @pytest.mark.parametrize("mistake", [pytest.param(name, marks=[pytest.mark.thorough] * (name != "places")) for name in MISTAKES])
 def test_a_mistake_is_found(device, monkeypatch, mistake):
-    """And told in few actions. Some can be made only where the device has memory of its own."""
+    """And minimized to few actions. Some can be made only where the device has memory of its own."""
     monkeypatch.setattr(device.gpu, "host_memory", False)
     monkeypatch.setattr(*MISTAKES[mistake])
     with pytest.raises(AssertionError, match=r"draw \d+ of seed 0: \[") as caught:

@@ -37,7 +37,7 @@ def test_each_logger_is_told():
     assert set(re.findall(r"\| ?`(vkdml\.[\w.]+)` ?\|$", (package.parents[1] / "docs/logging.md").read_text(), re.M)) == names
 
 
-def told(caplog):
+def logged(caplog):
     """What was logged, by level."""
     return {level: [record.getMessage() for record in caplog.records if record.levelname == level and record.name.startswith("vkdml.")]
             for level in ("DEBUG", "INFO", "WARNING", "ERROR")}
@@ -69,10 +69,10 @@ def test_each_level(caplog):
     x, w, r = (np.ones(shape, np.float32) for shape in ((2, 1, 3), (1, 2, 3), (1, 2, 2)))
     with caplog.at_level(logging.INFO, "vkdml"):
         vkdml.rnn(x, w, r)
-    assert not told(caplog)["DEBUG"]
+    assert not logged(caplog)["DEBUG"]
     with caplog.at_level(logging.DEBUG, "vkdml"):
         vkdml.rnn(x, w, r)
-    assert [re.sub(r"[\d.]+ ms", "", text) for text in told(caplog)["DEBUG"]] == ["a submission ran for "]
+    assert [re.sub(r"[\d.]+ ms", "", text) for text in logged(caplog)["DEBUG"]] == ["a submission ran for "]
 
 
 def test_what_is_dropped_from_the_store(caplog):
@@ -80,7 +80,7 @@ def test_what_is_dropped_from_the_store(caplog):
     with caplog.at_level(logging.INFO, "vkdml"):
         store.get(("packed weights", "a"), lambda: 1, 8)
         store.get(("pipeline", "b"), lambda: 2, 7)
-    assert told(caplog)["INFO"] == ["dropped from the store: packed weights, 8 bytes; 7 of at most 10 bytes are kept"]
+    assert logged(caplog)["INFO"] == ["dropped from the store: packed weights, 8 bytes; 7 of at most 10 bytes are kept"]
 
 
 def test_a_lost_device(caplog):
@@ -90,27 +90,27 @@ def test_a_lost_device(caplog):
     driver = Driver("a device", lambda: None)
     with pytest.raises(vkdml.DeviceLostError):
         driver.call("running a submission", fail)
-    (error,) = told(caplog)["ERROR"]
+    (error,) = logged(caplog)["ERROR"]
     assert "The device a device is lost" in error
 
 
 def test_what_the_tuner_timed(caplog, tuned, trusted, timed):  # noqa: F811
     with caplog.at_level(logging.INFO, "vkdml"):
         Tuner(tuned.gpu).plan(make_problem(12, 1, 16, 64), vkdml.Options(), "on")
-    texts = [text for text in told(caplog)["INFO"] if "timed" in text]
+    texts = [text for text in logged(caplog)["INFO"] if "timed" in text]
     assert len(texts) > 1
     assert texts[0].startswith("GRU: T ")
     assert texts[0].endswith(": 250.000 ms")
     caplog.clear()
     with caplog.at_level(logging.INFO, "vkdml"):
         Tuner(tuned.gpu).plan(make_problem(12, 1, 16, 64), vkdml.Options(), "on")
-    assert told(caplog)["INFO"] == ["GRU: T 12, B 1, I 16, H 64, float32, forward: goes by what was timed and kept before"]
+    assert logged(caplog)["INFO"] == ["GRU: T 12, B 1, I 16, H 64, float32, forward: goes by what was timed and kept before"]
 
 
 def test_what_was_tested(caplog, device):
     with caplog.at_level(logging.INFO, "vkdml"):
         outcome = next(outcomes_of(device.gpu, ACTIVATION, element_types.FLOAT32))
-    (text,) = [text for text in told(caplog)["INFO"] if text.startswith("tested ")]
+    (text,) = [text for text in logged(caplog)["INFO"] if text.startswith("tested ")]
     assert text.startswith(f"tested {outcome}, in ")
 
 

@@ -143,7 +143,7 @@ def test_packed_once_for_all_recorders_of_a_resource(device):
 @pytest.mark.parametrize("is_owned", [False, True])
 @pytest.mark.parametrize("sizes", [SIZES, pytest.param((2, 1, 2, 2), id="with gaps")])
 def test_a_resource_in_a_heap_that_the_host_writes(device, monkeypatch, is_owned, has_host_memory, sizes):
-    """And uploads: weights stay packed where it writes beside them, and are packed anew or refused where it writes to them."""
+    """And uploads: weights stay packed where it writes beside them, and are packed again or refused where it writes to them."""
     monkeypatch.setattr(device.gpu, "host_memory", has_host_memory and device.gpu.host_memory)
     operator = Bound(device, is_owned=is_owned, sizes=sizes)
     size = operator.compiled.get_binding_properties().PersistentResourceSize

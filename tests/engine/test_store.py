@@ -64,7 +64,7 @@ def test_renewed_again_and_again_with_others_between():
 
 def test_what_a_user_gave_back_is_dropped_without_telling():
     store = Store(20)
-    lease = Lease(store, lambda: pytest.fail("told"))
+    lease = Lease(store, lambda: pytest.fail("freed"))
     put(store, "ab", lease)
     del lease.keys["a",]
     put(store, "c")
@@ -85,7 +85,7 @@ def test_one_user_may_have_more_than_the_limit():
 
 def test_users_that_are_gone_are_not_told():
     store = Store(10)
-    put(store, "a", Lease(store, lambda: pytest.fail("told")))
+    put(store, "a", Lease(store, lambda: pytest.fail("freed")))
     put(store, "b")
     assert keys(store) == "b"
 

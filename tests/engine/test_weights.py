@@ -39,7 +39,7 @@ def test_weights_are_packed_only_when_they_have_changed(device, case):
 
 
 def test_weights_written_through_an_array_of_the_hosts_are_seen(device, case, memory):
-    """What is written there nobody sees, so they are packed at each execution."""
+    """What is written there cannot be seen, so they are packed at each execution."""
     if memory == "device memory":
         pytest.skip("an upload brings it to the device, which is seen")
     ready = Ready(device, case)

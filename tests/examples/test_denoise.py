@@ -9,14 +9,14 @@ import pytest
 @pytest.mark.device
 def test_denoise(example, tmp_path):
     """Noise alone is gone, speech is not; and the files that it says are there."""
-    told = example("denoise").main(["--output-dir", str(tmp_path)])
-    assert told["difference"] < 1e-5
+    found = example("denoise").main(["--output-dir", str(tmp_path)])
+    assert found["difference"] < 1e-5
     quiet, loud = slice(1600, 6400), slice(9600, -9600)
-    power = {name: [float(np.mean(told[name][part] ** 2)) for part in (quiet, loud)] for name in ("noisy", "denoised")}
+    power = {name: [float(np.mean(found[name][part] ** 2)) for part in (quiet, loud)] for name in ("noisy", "denoised")}
     assert power["denoised"][0] < 0.01 * power["noisy"][0]
     assert power["denoised"][1] > 0.5 * power["noisy"][1]
     with wave.open(str(tmp_path / "denoised.wav")) as file:
-        assert (file.getframerate(), file.getnframes()) == (16000, len(told["noisy"]))
+        assert (file.getframerate(), file.getnframes()) == (16000, len(found["noisy"]))
     assert (tmp_path / "denoised.png").read_bytes().startswith(b"\x89PNG")
     again = example("voice_activity").main([str(tmp_path / "denoised.wav")])
     assert again["segments"]

@@ -90,15 +90,15 @@ def test_a_warm_up_runs_what_it_compiled(device, monkeypatch, caplog):
     """Drivers may leave most of their compiling for the first dispatch. The log tells what it took in all."""
     ran, execute = [], Commands.execute
     monkeypatch.setattr(Commands, "execute", lambda commands: (ran.append(commands), execute(commands)))
-    layer = vkdml.RNN(make(1, 13, I), make(1, 13, 13))  # of a size that nobody else has
+    layer = vkdml.RNN(make(1, 13, I), make(1, 13, 13))  # of a size that no other test has
     layer.warm_up(20, 2)
     ran.clear()
     with caplog.at_level("INFO", "vkdml"):
         layer.warm_up(20, [1, 9, 2], sequence_lens=True)
-    told = [re.fullmatch(r"DML_RNN_OPERATOR_DESC: ([\d.]+) s in all for \d+ compiled kernels, with the first run", record.getMessage())
+    logged = [re.fullmatch(r"DML_RNN_OPERATOR_DESC: ([\d.]+) s in all for \d+ compiled kernels, with the first run", record.getMessage())
             for record in caplog.records if record.name == "vkdml.engine.execution"]
-    assert len(ran) == len(told) > 0
-    assert all(told)
+    assert len(ran) == len(logged) > 0
+    assert all(logged)
     ran.clear()
     layer.warm_up(20, [1, 9, 2], sequence_lens=True)
     assert ran == []

@@ -1,4 +1,4 @@
-"""A device that is lost while it is used: who goes on with it opened anew, and what the others are told."""
+"""A device that is lost while it is used: who goes on with it opened again, and the errors of the others."""
 
 import numpy as np
 import pytest

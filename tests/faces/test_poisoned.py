@@ -1,4 +1,4 @@
-"""No way in computes with bytes that nobody gave it: all that runs share is filled with NaN before each of them."""
+"""No way in computes with bytes that it was not given: all that runs share is filled with NaN before each of them."""
 
 import numpy as np
 import pytest

@@ -42,7 +42,7 @@ def stream():
 
 
 def torch_twin():
-    """Two layers, of which nobody sees what goes from one to the other."""
+    """Two layers; what goes from one to the other cannot be seen."""
     twin = vkdml.torch.convert(torch.nn.RNN(I, H, 2).eval())
 
     def call():

@@ -1,4 +1,4 @@
-"""What a descriptor may say, and what each wrong one is told."""
+"""What a descriptor may say, and the error of each wrong one."""
 
 import math
 from typing import Any

@@ -1,6 +1,6 @@
 """What devices are given for a table of problems: a change that is to change no plan and no kernel leaves it as it is.
 
-    python -m tests.planning.snapshot --write         write snapshot.json anew: a digest for each device and way to run
+    python -m tests.planning.snapshot --write         write snapshot.json again: a digest for each device and way to run
     python -m tests.planning.snapshot --rows FILE     write a row for each plan (of the tree before, say)
     python -m tests.planning.snapshot --against FILE  print the rows that differ from such a file
 

@@ -184,11 +184,11 @@ def test_beginnings_are_within_llvmpipes_limit():
 def test_narrow_subgroups_are_tried_where_a_driver_takes_wider_ones_and_can_be_told():
     for name, info in {**DEVICES, **GPUS}.items():
         problem = make_problem(100, 16, 64, 512)
-        told = all_loops(problem, replace(info, subgroup_size_control=True, max_workgroup_subgroups=8))
-        as_driver = [loop for loop in told if loop.subgroup_size == 0]
+        every = all_loops(problem, replace(info, subgroup_size_control=True, max_workgroup_subgroups=8))
+        as_driver = [loop for loop in every if loop.subgroup_size == 0]
         assert all_loops(problem, info) == as_driver
         is_wide = 0 < info.min_subgroup_size <= 32 < info.subgroup_size
-        assert ([loop for loop in told if loop.subgroup_size]
+        assert ([loop for loop in every if loop.subgroup_size]
                 == [replace(loop, subgroup_size=32) for loop in as_driver if is_wide and loop.workgroup <= 256]), name
     assert any(info.min_subgroup_size == 32 < info.subgroup_size for info in GPUS.values())
 

@@ -64,7 +64,7 @@ def test_the_representative_is_a_problem_of_its_sizes(cell, element):
 
 @pytest.mark.parametrize("info", GPUS.values(), ids=list(GPUS))
 def test_steps_of_four_times_the_models_time_are_waited_for(info):
-    """However many there are, as each wait is counted anew: ten of them would be."""
+    """However many there are, as each wait is counted alone: ten of them would be."""
     for cell, sizes in product(cells.BY_DESC.values(), ((1_000_000, 1), (10_000, 100))):
         target = Target(make_problem(*sizes, 64, 512, cell=cell), info, Options(schedule="persistent"))
         for tiling in tilings(target):

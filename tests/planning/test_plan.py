@@ -45,7 +45,7 @@ def test_plan(problem, info, name):
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(problems, devices, st.sampled_from(WORKSPACES), st.booleans())
 def test_less_workspace_changes_chunks_only(problem, info, workspace, is_persistent):
-    """So that it compiles nothing, packs nothing anew, and changes no bit of a result."""
+    """So that it compiles nothing, packs nothing again, and changes no bit of a result."""
     assume(all(tensor.size_in_bytes <= info.max_storage_buffer_range for tensor in problem.tensors.values() if tensor))
     options = Options(schedule="persistent" if is_persistent and not problem.element.pairs else None)
     whole, less = plan(problem, info, options), plan(problem, info, options, workspace)

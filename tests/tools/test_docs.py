@@ -72,8 +72,8 @@ def test_convert_is_before_its_twins(site):
 def test_nothing_internal_is_shown(site):
     for page, text in site[0].items():
         if page.startswith("vkdml"):
-            told = re.sub(r"<[^>]+>", "", text)
-            assert not re.findall(r"vkdml\.(?:faces|planning|engine|operators|cli)\.\w+", told), page
+            shown = re.sub(r"<[^>]+>", "", text)
+            assert not re.findall(r"vkdml\.(?:faces|planning|engine|operators|cli)\.\w+", shown), page
     signatures = re.findall(r'<div class="attr.*?</div>', site[0]["vkdml.html"], re.S)
     assert len(signatures) > 100
     assert not [signature for signature in signatures if ">Gpu<" in signature or "OfOneProcess" in signature]

@@ -9,7 +9,7 @@ from vkdml_lab.processes import UnavailableError
 
 
 class Library:
-    """What a worker of these tests imports: it misbehaves as it is told to, at three time steps only."""
+    """What a worker of these tests imports: it misbehaves as it is asked to, at three time steps only."""
 
     def __init__(self, behaviour):
         self.description = {"version": "1", "device": "none"}

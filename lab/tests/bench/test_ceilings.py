@@ -23,7 +23,7 @@ def test_ceilings_are_of_loops_that_ran(library):
 
 
 def test_a_barrier_of_one_workgroup(library):
-    """Which waits for nobody."""
+    """Which waits for no other workgroup."""
     assert library._barrier_microseconds(1) > 0
 
 

@@ -33,7 +33,7 @@ def zeros(count, data_type="FLOAT32"):
 
 
 def one_operator(dispatchable, resources, bindings=None, printed=()):
-    """A model that dispatches one operator, every tensor bound to the resource of its field's name if not told otherwise."""
+    """A model that dispatches one operator, every tensor bound to the resource of its field's name by default."""
     return {"resources": resources, "dispatchables": {"op": dispatchable},
             "commands": [{"type": "dispatch", "dispatchable": "op", "bindings": bindings or {name: name for name in resources}},
                          *({"type": "print", "resource": name} for name in printed)]}

@@ -84,7 +84,7 @@ def test_a_file_that_cannot_be_written(load_model, tmp_path, device):
 
 
 def test_outputs_are_the_next_inputs(run_model, load_model, device):
-    """Two dispatches of one step, the state in one resource that is read and written, are two steps. Each run starts anew."""
+    """Two dispatches of one step, the state in one resource that is read and written, are two steps. Each run starts from the initial values."""
     whole = make_desc(CELLS[0], 2, 2, 3, 4, SequenceLengthsTensor=None, OutputSequenceTensor=None)
     arrays = random_arrays(whole, np.random.default_rng(2))
     step = make_desc(CELLS[0], 1, 2, 3, 4, SequenceLengthsTensor=None, OutputSequenceTensor=None)

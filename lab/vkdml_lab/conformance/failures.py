@@ -1,6 +1,6 @@
 """What is said of failures: of each a few lines that a driver's engineer can work from, and what they have in common.
 
-Lines are made of what suite/recording.py records. `problem`, `wrong` and the features are the same whoever computed the
+Lines are made of what suite/recording.py records. `problem`, `wrong` and the features do not depend on what computed the
 results; `ran` and `again` are this package's own.
 """
 
@@ -94,11 +94,11 @@ def _wrong(wrong: Mapping[str, Any] | None) -> str:
 def _again(again: Mapping[str, Any] | None) -> str:
     if not again:
         return ""
-    told = [f"{count} more run{'s' * (count > 1)}: {outcome}" for outcome, count in again["runs"].items()]
+    lines = [f"{count} more run{'s' * (count > 1)}: {outcome}" for outcome, count in again["runs"].items()]
     for outcome in dict.fromkeys(again["ways"].values()):
         names = [name for name, found in again["ways"].items() if found == outcome != "refused"]
-        told += [f"{', '.join(names)}: {outcome}"] * bool(names)
-    return "; ".join(told)
+        lines += [f"{', '.join(names)}: {outcome}"] * bool(names)
+    return "; ".join(lines)
 
 
 # What failures have in common
@@ -124,8 +124,8 @@ def in_common(tests: Iterable[Test]) -> str:
         return ""
     here, there = ([facts(record) for record in records] for records in (failed, passed))
     shared = set.intersection(*here)
-    told = [*_together(shared, len(failed), there), *_each(here, there), *_sizes(failed, passed), *_kinds(failed)]
-    return reports.bullets("What they have in common:", told)
+    lines = [*_together(shared, len(failed), there), *_each(here, there), *_sizes(failed, passed), *_kinds(failed)]
+    return reports.bullets("What they have in common:", lines)
 
 
 def _together(shared: set[str], count: int, there: Sequence[set[str]]) -> list[str]:
@@ -136,8 +136,8 @@ def _together(shared: set[str], count: int, there: Sequence[set[str]]) -> list[s
         return []
     facts = [fact for _, fact in telling]
     all_of_them = sum(set(facts) <= case for case in there)
-    told = ", ".join(facts[:_MOST_FACTS])
-    return [f"{count} of {count}: {told}; so have {all_of_them} of the {len(there)} cases that passed"]
+    named = ", ".join(facts[:_MOST_FACTS])
+    return [f"{count} of {count}: {named}; so have {all_of_them} of the {len(there)} cases that passed"]
 
 
 def _each(here: Sequence[set[str]], there: Sequence[set[str]]) -> list[str]:
@@ -147,9 +147,9 @@ def _each(here: Sequence[set[str]], there: Sequence[set[str]]) -> list[str]:
             and _is_unlikely(0, len(there), count)]
     never = [fact for fact, count in _by_count(passing) if not failing[fact]
              and _is_unlikely(len(there) - count, len(there), len(here), _CHANCE_AFTER_A_LOOK)]
-    told = [f"{count} of {len(here)}: {fact}; so has no case that passed" for fact, count in only[:_MOST_FACTS]]
+    lines = [f"{count} of {len(here)}: {fact}; so has no case that passed" for fact, count in only[:_MOST_FACTS]]
     of_passed = ", ".join(f"{fact} ({passing[fact]})" for fact in never[:_MOST_FACTS])
-    return [*told, f"none of them, of those that passed: {of_passed}"] if never else told
+    return [*lines, f"none of them, of those that passed: {of_passed}"] if never else lines
 
 
 def _by_count(counts: Counter[str]) -> list[tuple[str, int]]:
@@ -157,15 +157,15 @@ def _by_count(counts: Counter[str]) -> list[tuple[str, int]]:
 
 
 def _sizes(failed: Sequence[Record], passed: Sequence[Record]) -> list[str]:
-    told = []
+    lines = []
     for name in "TBIH":
         here, there = ([record["sizes"][name] for record in records if record.get("sizes")] for records in (failed, passed))
         if len(here) == len(failed) and there:
             least, most = min(here), max(here)
             if _is_unlikely(sum(least <= size <= most for size in there), len(there), len(here), _CHANCE_AFTER_A_LOOK):
                 found = f"{least} to {most}" if most > least else str(least)
-                told.append(f"{name} is {found}; of those that passed {min(there)} to {max(there)}")
-    return told
+                lines.append(f"{name} is {found}; of those that passed {min(there)} to {max(there)}")
+    return lines
 
 
 def _kinds(failed: Sequence[Record]) -> list[str]:

@@ -67,7 +67,7 @@ def by_feature(record: Record) -> Iterable[tuple[str, ...]]:
 def _section(run: Run) -> str:
     compared = [_nearest(run), _table(run, ["operator", "type"], by_operator), _table(run, ["feature"], by_feature),
                 _tolerances(run)] if any(test.get("records") for test in run.tests) else []
-    left_out = run.told.get("left_out")
+    left_out = run.scope.get("left_out")
     return reports.document(
         f"## {run.device['index']}: {run.device['name']}", _about(run), run.outcome,
         f"```\n{run.output}\n```" if run.output else "",
@@ -132,4 +132,4 @@ def _shown(error: float | None, form: str) -> str:
 
 def _tolerances(run: Run) -> str:
     return reports.table({"type": name, "relative": f"{relative:g}", "absolute": f"{absolute:g}"}
-                         for name, (relative, absolute) in run.told["tolerances"].items())
+                         for name, (relative, absolute) in run.scope["tolerances"].items())

@@ -75,13 +75,13 @@ class Chosen:
 class Run:
     """The results of the suite on one device.
 
-    about: the device, the software and what was chosen. told: how many tests there are to run, and their tolerances. ended: how
+    about: the device, the software and what was chosen. scope: the number of tests to run, and their tolerances. ended: how
     the last process crashed or hung, if it did; output: the last of its output then.
     """
 
     about: About
     tests: list[Test]
-    told: dict[str, Any] = field(default_factory=dict)
+    scope: dict[str, Any] = field(default_factory=dict)
     ended: str = ""
     output: str = ""
 
@@ -176,7 +176,7 @@ def _run_again(path: Path, index: str, tests: Sequence[str], chosen: Chosen) -> 
 
 
 def _alone(index: str, test: Test, arguments: Sequence[str], chosen: Chosen) -> str:
-    """What comes of a test by itself, in few words."""
+    """The outcome of a test that runs alone, in a few words."""
     plain = [argument for argument in chosen.options() if not argument.startswith(("--only", "--quick"))]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "results.jsonl")

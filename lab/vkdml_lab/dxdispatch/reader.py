@@ -29,7 +29,7 @@ Reader = Callable[[str, Any], Any]
 
 _DEEPEST = 64  # lists and objects in one another: Python's own limit depends on its version and on who calls
 
-# What has no end is matched to the end of the text: else the search would begin anew, and go to the end, at each character
+# What has no end is matched to the end of the text: else the search would begin again at each character, and go to the end
 _STRING = r'"(?:\\.|[^"\\])*"?'
 _COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?\*/|(?P<endless>/\*.*)", re.DOTALL)
 _TRAILING_COMMA = re.compile(rf"({_STRING}|[\[{{]\s*,)|,(?=\s*[\]}}])", re.DOTALL)

@@ -1,4 +1,4 @@
-/* A Vulkan layer whose functions fail when they are told to, while the process runs, and that counts calls and what is submitted.
+/* A Vulkan layer whose functions fail on request, while the process runs, and that counts calls and what is submitted.
 
    faults_arm says which call of which function fails, counted from then on, and with what. A call that fails does not reach the
    driver. A device that reported VK_ERROR_DEVICE_LOST stays lost: its submissions and waits fail from then on; other devices work.

@@ -46,7 +46,7 @@ class Layer:
         self._library.faults_submitted.restype = ctypes.c_uint64
 
     def arm(self, fault: Fault) -> None:
-        """Make this call fail from now on (NONE: no call). Calls are counted anew."""
+        """Make this call fail from now on (NONE: no call). The count of calls starts again."""
         self._library.faults_arm(fault.function.encode(), fault.call, fault.result, fault.repeats)
 
     @property

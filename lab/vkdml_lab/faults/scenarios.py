@@ -13,7 +13,7 @@ from onnx import parser
 import vkdml
 import vkdml.pydirectml as dml
 import vkdml_lab.dxdispatch
-from vkdml.laboratory import SCHEDULES
+from vkdml.laboratory import SCHEDULES, Schedule
 from vkdml.onnx import InferenceSession
 
 Run = Callable[[], list[np.ndarray]]
@@ -33,7 +33,7 @@ _CELLS: dict[str, tuple[Callable[..., tuple[np.ndarray, ...]], int]] = {  # and 
     "gru": (vkdml.gru, 3), "lstm": (vkdml.lstm, 4), "rnn": (vkdml.rnn, 1)}
 
 
-def _function(name: str, schedule: str) -> Callable[[], Run]:
+def _function(name: str, schedule: Schedule) -> Callable[[], Run]:
     function, gates = _CELLS[name]
     return lambda: lambda: list(function(*_arrays(gates), options=vkdml.Options(schedule=schedule)))
 

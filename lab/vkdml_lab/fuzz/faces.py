@@ -98,7 +98,7 @@ def _all_states(call: Call, given: Mapping[str, np.ndarray]) -> dict[str, np.nda
 
 
 def _run_stream(call: Call, values: dict[str, Any]) -> list[Part]:
-    """In pieces of different lengths. Each is judged by itself, from the state that the one before left."""
+    """In pieces of different lengths. Each is judged alone, from the state that the one before left."""
     values = dict(values)
     batch, state, x = (values.pop(name) for name in ("batch", "state", "x"))
     layer, _ = _layer(call, values)

@@ -57,7 +57,7 @@ def check_right(call: Call) -> bool:
 def judge(call: Call, parts: Sequence[Part]) -> bool:
     """Raises AssertionError for a wrong number. Returns whether all could be judged from end to end.
 
-    Each step is judged by itself, too, from the state that the device had before it, as Device(verify=...) does: where an error
+    Each step is also judged alone, from the state that the device had before it, as Device(verify=...) does: where an error
     grows too much for the one, and as a test that the other raises no false alarm.
     """
     judged = [bounds.allowed(part.problem, part.arrays) for part in parts]
@@ -66,7 +66,7 @@ def judge(call: Call, parts: Sequence[Part]) -> bool:
         memory = {field: np.ascontiguousarray(array).reshape(-1).view(np.uint8)
                   for field, array in (part.arrays | part.results).items()}
         wrong = differences(part.problem, memory)
-        assert not wrong, f"by itself a step is wrong: {wrong[0]}"
+        assert not wrong, f"a step alone is wrong: {wrong[0]}"
     return not any(allowed.is_blind for allowed in judged)
 
 

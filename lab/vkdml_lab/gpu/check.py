@@ -78,7 +78,7 @@ def breaches(held: Iterable[Held], expected: Iterable[Expected] = (), is_whole: 
     """A table of the demands with what breaks each, and whether all are met, but for what is expected to be broken. is_whole:
     of all cases, so that all of that must be.
     """
-    lines, text, told = [], [], list[str]()
+    lines, text, reasons = [], [], list[str]()
     known_of = {(one.demand, one.gpu): one for one in expected}
     for demand, group in groupby(held, lambda one: one.demand):
         every = list(group)
@@ -90,7 +90,7 @@ def breaches(held: Iterable[Held], expected: Iterable[Expected] = (), is_whole: 
             if known is None or not known.covers(of_gpu):
                 unexpected += of_gpu
             elif of_gpu:
-                told.append(f"{demand.what}, {gpu}: {len(of_gpu)}, {of_gpu[0].value:.4g} at worst: {known.why}")
+                reasons.append(f"{demand.what}, {gpu}: {len(of_gpu)}, {of_gpu[0].value:.4g} at worst: {known.why}")
             elif is_whole:
                 text.append(f"{demand.what}, {gpu}: is kept now; take it out of EXPECTED in lab/vkdml_lab/gpu/demands.py")
         values = [one.value for one in every]
@@ -100,7 +100,7 @@ def breaches(held: Iterable[Held], expected: Iterable[Expected] = (), is_whole: 
         sentences = [f"{one.value:.4g}: {one.part.gpu.name} {one.part.case.name} {one.part.plan} {one.part.dispatch.kernel} "
                      f"{one.part.pipeline.error}" for one in unexpected]
         text.append(bullets(f"{demand.what}: {bound}, but", sentences, _SHOWN))
-    return document(table(lines), *text, bullets("Expected, and so no failure:", told, len(told))), not any(text)
+    return document(table(lines), *text, bullets("Expected, and so no failure:", reasons, len(reasons))), not any(text)
 
 
 def check(name: str, cases: list[str], drivers: Path | None, keep: Path | None, forced: dict[str, Options]) -> Checked:

@@ -42,7 +42,7 @@ def _difference(later: Totals, earlier: Totals) -> Totals:
 
 @dataclass
 class SimdLanes:
-    """A subgroup on a core by itself. totals: cycles of the vector units, and instructions and bytes by kind."""
+    """A subgroup alone on a core. totals: cycles of the vector units, and instructions and bytes by kind."""
 
     lanes: int  # a vector unit's
     width: int  # the subgroup's

@@ -24,7 +24,7 @@ class LoopStep:
     waits, wait_cycles: seconds and cycles of a step in which nothing is done.
     passes: number of times that a step goes through the weights.
     own_loads: loads of 16 bytes, other than of weights, by an invocation in a pass.
-    streams: whether some weights are loaded anew in each step. in_loop: whether that is in a loop.
+    streams: whether some weights are loaded again in each step. in_loop: whether that is in a loop.
     weights: bytes of weights that all parts load in each step. loaded: the same, as often as tiles of rows follow each other.
     """
 

@@ -12,7 +12,7 @@ from vkdml.laboratory import Run, Target, Trial, best, open_device, plan_of, sel
 from vkdml_lab.bench.runner import warm_up
 from vkdml_lab.bench.trials import arrays
 from vkdml_lab.gpu.cases import Case
-from vkdml_lab.gpu_report.machine import NOT_TOLD
+from vkdml_lab.gpu_report.machine import UNKNOWN
 from vkdml_lab.gpu_report.steps import CLOCKS
 from vkdml_lab.reports import append
 
@@ -47,10 +47,10 @@ def in_use(path: Path) -> str:
     try:
         lines = [line.split() for line in path.read_text().splitlines() if line.strip()]
     except OSError:  # a GPU that is asleep
-        return NOT_TOLD
+        return UNKNOWN
     if len(lines) == 1 and len(lines[0]) == 1:
         return f"{lines[0][0]} MHz"
-    return next((words[1] for words in lines if words[-1] == "*"), NOT_TOLD)
+    return next((words[1] for words in lines if words[-1] == "*"), UNKNOWN)
 
 
 def of_nvidia() -> dict[str, str]:

@@ -37,7 +37,7 @@ def report(info: DeviceInfo, found: Sequence[Found], quick: bool, load: float = 
     return document(
         f"# vkdml on {info.name}",
         f"{info.driver} {info.driver_version}, Vulkan {info.api_version}; vkdml {vkdml.__version__}; processor: "
-        f"{facts[MACHINE].get('processor', 'not told')}",
+        f"{facts[MACHINE].get('processor', 'unknown')}",
         "**This driver runs on the processor: nothing here is about a GPU.**" if info.is_cpu else "",
         "**Quick: a little of each part, and too few repetitions for times that mean something.**" if quick else "",
         "\n".join(f"- {sentence}" for sentence in sentences),

@@ -71,12 +71,12 @@ class Found:
         return "; ".join(filter(None, [summary, self.left]))
 
     @property
-    def told(self) -> str:
+    def summarized(self) -> str:
         return f"{self.part.name}: {self.status}: {self.failures[0] if self.failures else self.line}"
 
 
 def named(row: Row) -> str:
     """What a row is about, within its part."""
     words = [row.get(key) for key in ("library", "problem", "schedule")]
-    told = " ".join(word for word in words if word and word != "vkdml")
-    return told or ("" if row.get("step") == row.get("part") else str(row.get("step")))
+    words_left = " ".join(word for word in words if word and word != "vkdml")
+    return words_left or ("" if row.get("step") == row.get("part") else str(row.get("step")))

@@ -1,4 +1,4 @@
-"""The machine around the GPU, as far as times depend on it: its processor, what it is fed by, what drivers are told."""
+"""The machine around the GPU, as far as times depend on it: its processor, what it is fed by, the drivers' settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VARIABLES = (
     "VKDML_MEMORY_BYTES", "VKDML_SELFTEST", "VKDML_TUNING", "VKDML_VERIFY")
 PACKAGES = ("vkdml", "numpy", "onnx", "onnxruntime", "onnxruntime-ep-webgpu", "torch", "openvino", "iree-base-runtime")
 CPU_INFO, SYSTEM = Path("/proc/cpuinfo"), Path("/sys")
-NOT_TOLD = "not told"
+UNKNOWN = "unknown"
 
 
 def facts() -> dict[str, str]:
@@ -44,19 +44,19 @@ def processor() -> str:
 
 
 def power(supplies: Path) -> str:
-    """What feeds the machine; batteries are told by their status."""
+    """What feeds the machine; batteries are known by their status."""
     found = {folder.name: (first_line(folder / "type"), first_line(folder / "online"), first_line(folder / "status"))
              for folder in (sorted(supplies.iterdir()) if supplies.exists() else [])}
     said = [f"mains {'on' if online == '1' else 'off'}" for kind, online, _ in found.values() if kind == "Mains"]
     said += [f"battery {status.lower()}" for kind, _, status in found.values() if kind == "Battery"]
-    return ", ".join(said) or NOT_TOLD
+    return ", ".join(said) or UNKNOWN
 
 
 def first_line(path: Path) -> str:
     try:
         return path.read_text().splitlines()[0]
     except (OSError, IndexError):
-        return NOT_TOLD
+        return UNKNOWN
 
 
 def installed(package: str) -> str:

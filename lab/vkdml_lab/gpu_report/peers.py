@@ -120,7 +120,7 @@ def row(case: Case, peer: Peer, result: Result) -> Row:
 
 
 def filled(case: str, sizes: Row, library: str, way: str, seconds: float | None, error: str = "") -> Row:
-    """A row. Failures are vkdml's; what others do wrong is told."""
+    """A row. Failures are vkdml's; what others do wrong is "not checked"."""
     right = False if error.startswith(WRONG) else None if error else True
-    told = {"failed" if library.startswith(OURS) else "not checked": f"{way}: {error}" if way else error} if error else {}
-    return {"problem": case, **sizes, "library": library, "way": way, "seconds": seconds, "right": right, **told}
+    failure = {"failed" if library.startswith(OURS) else "not checked": f"{way}: {error}" if way else error} if error else {}
+    return {"problem": case, **sizes, "library": library, "way": way, "seconds": seconds, "right": right, **failure}

@@ -65,7 +65,7 @@ def begin(folder: Path, output: Path, info: DeviceInfo, quick: bool) -> float:
 
 
 def forecast(folder: Path, turns: Sequence[Turn], minutes: float, quick: bool) -> str:
-    """How long it will take. quick: nobody knows how long, but it is short."""
+    """How long it will take. quick: how long is not known, but it is short."""
     left = [turn for turn in turns if not Found.read(turn.part, folder).is_done]
     seconds = sum(turn.seconds for turn in left)
     if quick or seconds < 60 * minutes:
@@ -116,7 +116,7 @@ def run_turn(turn: Turn, folder: Path, info: DeviceInfo, quick: bool, until: flo
             Log(own).end(step)
     if lines(own / RESULTS):
         write_tables(importlib.import_module(turn.part.module), own)
-    print(Found.read(turn.part, folder).told, file=sys.stderr)
+    print(Found.read(turn.part, folder).summarized, file=sys.stderr)
 
 
 def progress(bar: tqdm, own: Path) -> Callable[[], None]:

@@ -12,6 +12,8 @@ import numpy as np
 
 from vkdml import DriverError, InvalidArgumentError, Options, reference
 from vkdml.laboratory import (
+    BARRIER,
+    FLOW,
     GRU,
     LSTM,
     RNN,
@@ -23,6 +25,7 @@ from vkdml.laboratory import (
     Run,
     Target,
     Trial,
+    WayToWait,
     best,
     open_device,
     plan_of,
@@ -65,7 +68,7 @@ def summary(found: list[Row]) -> str:
 
 def meetings(gpu: Gpu) -> list[Step]:
     """The tests by which persistent plans are chosen or not."""
-    def test(meeting: str, cell: Cell) -> Iterator[Row]:
+    def test(meeting: WayToWait, cell: Cell) -> Iterator[Row]:
         found: Row = {"not checked": "the test is for GPUs: on a processor no plan waits unless it is forced"}
         if not gpu.info.is_cpu:
             verdict = workgroups_meet(gpu, Meeting(cell, meeting))
@@ -73,7 +76,7 @@ def meetings(gpu: Gpu) -> list[Step]:
         yield {"table": "Meetings", "problem": MEETINGS, "cell": cell.kernel, "schedule": f"persistent, {meeting}", **found}
 
     return [Step(f"{MEETINGS}: {way}, {cell.name}", partial(test, way, cell), like=MEETINGS, first=True)
-            for cell in (GRU, LSTM, RNN) for way in ("barrier", "flow")]
+            for cell in (GRU, LSTM, RNN) for way in (BARRIER, FLOW)]
 
 
 def rows(gpu: Gpu, case: Case, runs: int, samples: int) -> Iterator[Row]:

@@ -15,12 +15,12 @@ from vkdml_lab.reports import parsed
 
 TEXTS = {".md", ".txt", ".json", ".jsonl"}
 A_PATH = re.compile(r"(?<![\w.:/~<-])(?:/[\w.+@~-]+)+/([\w.+@~-]+)")
-NOBODY = {"", "root", "user", "test", "admin", "runner", "ubuntu", "debian", "localhost"}  # says nothing of anybody
+ANYONE = {"", "root", "user", "test", "admin", "runner", "ubuntu", "debian", "localhost"}
 
 
 def clean(folder: Path) -> None:
     """Take them out of all files of a report."""
-    private = [re.escape(name) for name in {user(), platform.node(), platform.node().partition(".")[0]} if name not in NOBODY]
+    private = [re.escape(name) for name in {user(), platform.node(), platform.node().partition(".")[0]} if name not in ANYONE]
     words = re.compile(rf"(?<!\w)(?:{'|'.join(private)})(?!\w)") if private else None
 
     def text(said: str) -> str:
@@ -36,7 +36,7 @@ def clean(folder: Path) -> None:
 
 
 def cleaned(suffix: str, said: str, text: Callable[[str], str]) -> str:
-    """A file's text; of JSON only values are changed, so that whoever reads it finds its keys."""
+    """A file's text; of JSON only values are changed, so that its readers find its keys."""
     if suffix not in (".json", ".jsonl"):
         return text(said)
 

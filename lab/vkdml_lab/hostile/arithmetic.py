@@ -17,7 +17,7 @@ NONE, HIGH, LOW, EXTREME, RANDOM = "none", "high", "low", "extreme", "random"
 @dataclass
 class Arithmetic:
     """errors: of functions and quotients, in shares of what is allowed: the whole of it upward, downward or either way, any
-    share of it, or none; `scale` times as much. flushes: denormals are 0, in and out. folds: no NaN is told, as no kernel asks
+    share of it, or none; `scale` times as much. flushes: denormals are 0, in and out. folds: no NaN is recognized, as no kernel asks
     that NaN be kept. fuses: whether fma() is one operation. contracting: how likely a place is where another product and sum
     are one.
     """

@@ -10,7 +10,7 @@ from itertools import count, islice
 from pathlib import Path
 
 from tools import compile_shaders
-from vkdml.laboratory import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED, Problem
+from vkdml.laboratory import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED, Problem, Schedule, WayToWait
 from vkdml_lab.hostile import modes, tasks
 from vkdml_lab.hostile.arithmetic import Arithmetic
 from vkdml_lab.hostile.modes import Edits
@@ -33,7 +33,7 @@ class Control:
     old: str
     new: str
     seen: tuple[str, ...]
-    way: tuple[str, str | None] | None = None
+    way: tuple[Schedule, WayToWait | None] | None = None
     is_large: bool = False  # whether it needs a task of many units
 
     def result(self) -> str:
@@ -41,9 +41,9 @@ class Control:
         wrong = _mistaken(self.file, self.old, self.new, self.kernel)
         for seed in islice((seed for seed in count() if self._suits(self.task(seed))), _TRIES):
             found = modes.MODES[self.mode].run(seed, self.task(seed), wrong)
-            told = [text for text in (*found.wrong, found.note) if text.startswith(self.seen)]
-            if told:
-                return told[0]
+            texts = [text for text in (*found.wrong, found.note) if text.startswith(self.seen)]
+            if texts:
+                return texts[0]
         return ""
 
     def task(self, seed: int) -> Task:
@@ -56,7 +56,7 @@ class Control:
 
 
 @lru_cache(1000)
-def _recurrent(seed: int, way: tuple[str, str | None]) -> Task:
+def _recurrent(seed: int, way: tuple[Schedule, WayToWait | None]) -> Task:
     return tasks.recurrent(seed, (way,))
 
 

@@ -42,7 +42,7 @@ def in_tuple(parts: Iterable[str]) -> str:
 class Pointer:
     """A part of `base`: of a value of the function's own by path, or of memory by an offset in its units.
 
-    is_coherent: whether others may see it or be seen, so that each load looks anew. label: for reports.
+    is_coherent: whether others may see it or be seen, so that each load looks again. label: for reports.
     """
 
     base: str

@@ -91,7 +91,7 @@ class Machine:
             self.clock.release()
 
     def _pass(self, waves: list[Wave]) -> None:
-        """Whoever of a workgroup is not over waits at a barrier."""
+        """All invocations of a workgroup that have not ended wait at a barrier."""
         arrived = np.zeros((self.count, self.size), bool)
         for wave in waves:
             place, mask, scope, _, semantics = wave.barrier

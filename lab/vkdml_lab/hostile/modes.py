@@ -58,14 +58,14 @@ def same_bits(task: Task, behaviour: Behaviour, edits: Edits) -> Result:
         wrong.append("other bits than on a kind device")
     if outcome.unwritten:
         wrong.append(f"{', '.join(outcome.unwritten)} not written")
-    told = {f"{what}: {where}": f" of {kernel}{f' ({example})' if example else ''}"
+    reported = {f"{what}: {where}": f" of {kernel}{f' ({example})' if example else ''}"
             for (what, kernel, where), example in behaviour.reports.items()}
-    wrong += [what + rest for what, rest in told.items() if not re.match("|".join(ALLOWED), what)]
+    wrong += [what + rest for what, rest in reported.items() if not re.match("|".join(ALLOWED), what)]
     return Result(device.kernels, [text for text in wrong if text], "gave up" if outcome.gave_up else "")
 
 
 def _wave(draw: random.Random, task: Task) -> int:
-    """Lanes of a wave: few in a small problem alone, as each wave runs by itself."""
+    """Lanes of a wave: few in a small problem alone, as each wave runs alone."""
     is_small = isinstance(task.problem, Problem) and task.problem.steps * task.problem.batch * task.problem.hidden <= _SMALL
     return draw.choice((ALL, ALL, ALL, *_WAVES[5 if task.problem.element.pairs else 0 if is_small else 3:]))
 

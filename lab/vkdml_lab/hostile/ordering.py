@@ -78,7 +78,7 @@ class Order:
 
 class Accesses:
     """Accesses to one memory in a dispatch: of each of its units the last that wrote it, the last that read it, and another
-    reader that was not before that one, if there is any. So a race with an earlier reader may go unseen; what is told is one.
+    reader that was not before that one, if there is any. So a race with an earlier reader may go unseen; one is reported.
     """
 
     def __init__(self, order: Order, kind: int, units: int) -> None:

@@ -24,7 +24,7 @@ PROTOCOLS = {FLOW: (STATE,)}
 
 _MOST_ORDERED = 1024  # invocations of a dispatch in which workgroups wait: their clocks have one for each
 _SPINS = "SPINS"  # a constant: looks before giving up
-_FIRST_WORDS = (None, 0x7FC12345, 0xFFFFFFFF, 0)  # of memory that nobody has written: noise, a NaN, ones, zeros
+_FIRST_WORDS = (None, 0x7FC12345, 0xFFFFFFFF, 0)  # of memory that was never written: noise, a NaN, ones, zeros
 
 
 @dataclass(frozen=True)

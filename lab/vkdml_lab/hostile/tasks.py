@@ -19,8 +19,10 @@ from vkdml.laboratory import (
     PlainProblem,
     Plan,
     Problem,
+    Schedule,
     Target,
     Tiling,
+    WayToWait,
     differences,
     families,
     plan_of,
@@ -36,7 +38,7 @@ from vkdml_lab.suite.test_gpu_kernels import CASES
 
 DEVICES = {**GPUS, "the smallest": SMALLEST}
 NAN = {"float32": bytes.fromhex("0000c07f"), "float16": bytes.fromhex("007e"), "bfloat16": bytes.fromhex("c07f")}
-WAYS = ((SEQUENCE, None), (STEPPED, None), (PERSISTENT, BARRIER), (PERSISTENT, FLOW))
+WAYS: tuple[tuple[Schedule, WayToWait | None], ...] = ((SEQUENCE, None), (STEPPED, None), (PERSISTENT, BARRIER), (PERSISTENT, FLOW))
 
 
 @dataclass(frozen=True)
@@ -73,12 +75,12 @@ class Task:
         return found
 
 
-def recurrent(seed: int, ways: tuple[tuple[str, str | None], ...] = WAYS) -> Task:
+def recurrent(seed: int, ways: tuple[tuple[Schedule, WayToWait | None], ...] = WAYS) -> Task:
     """A random problem of all that descriptors can say, some way to run it, and one of its tilings on some device."""
     draw = random.Random(f"task {seed}")
     # Some of more units, whose columns several invocations share
     case = draw.choice(list(CASES.values())) if draw.random() < 0.25 else random_case(seed)
-    problem = with_sequence(case.problem)  # by which each step is checked by itself
+    problem = with_sequence(case.problem)  # by which each step is checked alone
     name = draw.choice(list(DEVICES))
     info = replace(DEVICES[name], storage_16bit=draw.random() < 0.5)
     for schedule, meeting in (draw.choice(ways), *draw.sample(WAYS, len(WAYS))):

@@ -1,7 +1,7 @@
 """A module becomes Python: each function of the kernel one over arrays with an element for each lane of a wave.
 
 Blocks follow each other in the module's order, each behind `if a7 is not False`, a7 being the mask of the lanes that have
-arrived at it: whoever branches there adds its own. So selections, breaks, continues and returns are all the same. A loop is a
+arrived at it: each branch to it adds its own. So selections, breaks, continues and returns are all the same. A loop is a
 `while` around its blocks. Functions that may wait, at a barrier or where another wave may have its turn, are generators.
 """
 

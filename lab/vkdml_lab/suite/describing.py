@@ -1,5 +1,5 @@
-"""Operators in words, and the features that their reports count by. All comes from the checked descriptor, so it is the same
-whoever computes them.
+"""Operators in words, and the features that their reports count by. All comes from the checked descriptor, so it does
+not depend on what computes them.
 """
 
 from __future__ import annotations

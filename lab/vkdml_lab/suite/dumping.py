@@ -1,4 +1,4 @@
-"""What a test gives the driver, written into a folder as it goes, so that whoever has the driver's sources can run it without
+"""What a test gives the driver, written into a folder as it goes, so that someone with the driver's sources can run it without
 vkdml: `vkdml reproduce CASE --dump FOLDER`. replay.py runs it again; replay.json is what it goes by.
 """
 
@@ -101,16 +101,16 @@ class Dump:
             if "kernel" in operation:
                 for one, name in zip(operation["kernel"].bound, _names(operation["kernel"])):
                     self._name(one.buffer, name)
-        told = []
+        rows = []
         for operation in operations:
             if "kernel" in operation:
                 kernel = operation["kernel"]
                 bound = [{"buffer": self._buffers[one.buffer]["number"], "offset": one.offset,
                           "size": one.size_in_bytes if one is not one.buffer else _bytes(one.buffer)} for one in kernel.bound]
-                told.append({"kernel": self._number(kernel), "groups": list(kernel.dispatch.groups), "push": operation["push"],
+                rows.append({"kernel": self._number(kernel), "groups": list(kernel.dispatch.groups), "push": operation["push"],
                              "bound": bound})
             elif "barrier" in operation:
-                told.append({"barrier": [self._buffers[buffer]["number"] for buffer in operation["barrier"] if buffer in self._buffers],
+                rows.append({"barrier": [self._buffers[buffer]["number"] for buffer in operation["barrier"] if buffer in self._buffers],
                              "masks": _BARRIER})
         for buffer, about in self._buffers.items():
             now = buffer._mapped.tobytes() if buffer.has_copy else b""
@@ -122,10 +122,10 @@ class Dump:
                 writes.append({"buffer": about["number"], "file": file})
         self._sent.clear()
         submissions = self._content["submissions"]
-        if submissions and not writes and submissions[-1]["operations"] == told:
+        if submissions and not writes and submissions[-1]["operations"] == rows:
             submissions[-1]["times"] += 1
         else:
-            submissions.append({"writes": writes, "operations": told, "times": 1})
+            submissions.append({"writes": writes, "operations": rows, "times": 1})
         self._write()
 
     def _after(self) -> None:

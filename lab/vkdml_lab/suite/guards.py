@@ -20,7 +20,7 @@ class Guards:
     """Of all buffers that were made meanwhile."""
 
     def __init__(self) -> None:
-        self.buffers: list[tuple[Buffer, int, int]] = []  # with the bytes that kernels are told, and the poison
+        self.buffers: list[tuple[Buffer, int, int]] = []  # with the bytes that kernels know of, and the poison
 
     def check(self) -> None:
         """Fails where a word behind a buffer has changed."""

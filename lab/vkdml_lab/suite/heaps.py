@@ -162,7 +162,7 @@ class Run:
             self.memory.append(Memory(content, device.gpu.host_memory))
         self.recorders = [device.create_command_recorder() for _ in range(RECORDERS)]
         self.steps = [[] for _ in range(RECORDERS)]
-        # By an operator's persistent resource what an initializer packed; None: nobody knows whether that is still there
+        # By an operator's persistent resource what an initializer packed; None: it may be gone
         self.initialized = {}
 
     def random(self, size):

@@ -21,13 +21,13 @@ class Memory:
         self.host[part], self.host_known[part], self.newer[part] = content, True, HOST
 
     def compute(self, part, content):
-        """content: None where nobody knows it."""
+        """content: None where it is unknown."""
         self.device_known[part], self.newer[part] = content is not None, DEVICE
         if content is not None:
             self.device[part] = content
 
     def work(self, part):
-        """A resource: written, but nobody knows where."""
+        """A resource: written at unknown places."""
         self.device_known[part], self.newer[part] = False, UNKNOWN
 
     def expose(self):

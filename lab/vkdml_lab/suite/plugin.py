@@ -18,7 +18,7 @@ from vkdml.planning import profiles
 from vkdml_lab.suite import dumping, guards, recording, support
 
 MARKERS = [
-    "device: needs a Vulkan device; the fixture of that name gives this mark by itself",
+    "device: needs a Vulkan device; the fixture of that name adds this mark",
     "family(reason, first): tests alike, of which `make test` runs the first so many, or the diagonal of a grid of parameters",
     "thorough: one of a family that only `make test-all` runs; given below",
 ]
@@ -84,7 +84,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish():
-    """What is there by now stays: whoever looks for garbage looks at millions of objects less, at each of hundreds of calls."""
+    """What is there by now stays: the garbage collector looks at millions of objects less, at each of hundreds of calls."""
     gc.collect()
     gc.freeze()
 
@@ -144,7 +144,7 @@ def pytest_runtest_setup(item):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """What tests have for whoever reads the output: record_property("summary", text)."""
+    """What tests have for readers of the output: record_property("summary", text)."""
     for reports in terminalreporter.stats.values():
         for report in reports:
             for name, text in getattr(report, "user_properties", ()):
@@ -167,7 +167,7 @@ def _hidden_drivers(request, monkeypatch):
 
 @pytest.fixture
 def no_sessions(monkeypatch):
-    """Nobody has an ONNX session yet."""
+    """There is no ONNX session yet."""
     monkeypatch.setattr("vkdml.faces.onnx.session._on_device", WeakSet())
 
 

@@ -65,7 +65,7 @@ class Ran:
 
 
 def described(problem: Any) -> dict[str, Any]:
-    """A problem, whoever computes it."""
+    """A problem, which any library may compute."""
     return {"operator": describing.name(problem), "element": problem.element.name, "problem": describing.sentence(problem),
             "sizes": describing.sizes(problem), "features": sorted(describing.features(problem))}
 
@@ -104,7 +104,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Note each operator that is compiled, before it does anything on the device, and each kernel that the driver compiles."""
     compile_it, call = Compiled.__init__, Driver.call
 
-    def told(self: Driver, doing: str, function: Callable[[], Any]) -> Any:
+    def followed(self: Driver, doing: str, function: Callable[[], Any]) -> Any:
         if not doing.startswith("compiling") or RUNNING.last is None:
             return call(self, doing, function)
         RUNNING.last.doing = doing
@@ -119,7 +119,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> None:
         RUNNING.note(self.problem, self.plan, self._options)
 
     monkeypatch.setattr(Compiled, "__init__", noted)
-    monkeypatch.setattr(Driver, "call", told)
+    monkeypatch.setattr(Driver, "call", followed)
     if RUNNING.dump:
         RUNNING.dump.watch(monkeypatch)
 

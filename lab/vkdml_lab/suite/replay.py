@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 # vkdml's is found without vkdml
 found = PathFinder.find_spec("_kp", [str(Path(folder, "vkdml/engine/vulkan")) for folder in sys.path]) or PathFinder.find_spec("kp")
 if found is None or found.loader is None:
-    raise SystemExit("Kompute's Python package is missing: pip install kp, or vkdml, which has it inside")
+    raise SystemExit("Kompute's Python package is missing: pip install kp, or install vkdml, which has it inside")
 kp = module_from_spec(found)
 found.loader.exec_module(kp)
 

@@ -11,14 +11,14 @@ from vkdml.operators.element_types import BFLOAT16, FLOAT16
 from vkdml.operators.plain_problem import elementwise
 from vkdml.operators.problem import from_desc
 from vkdml.planning import plain
-from vkdml.planning.options import Options
+from vkdml.planning.options import MEETINGS, Options
 from vkdml.planning.plan import plan
 from vkdml_lab.suite.support import CELLS, make_desc, random_arrays, random_strides, run_over_pattern, tensor
 
 SIZES = 3, 5, 7
 TANH = v.DML_ACTIVATION_TANH_OPERATOR_DESC()
 WAYS = [Options(lanes=False, schedule="sequence"), Options(lanes=False, schedule="stepped"),
-        *(Options(lanes=False, schedule="persistent", meeting=meeting) for meeting in ("barrier", "flow"))]
+        *(Options(lanes=False, schedule="persistent", meeting=meeting) for meeting in MEETINGS)]
 
 
 @pytest.fixture

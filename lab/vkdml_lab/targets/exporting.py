@@ -57,8 +57,8 @@ def exported(folder: Path, corpus: str, name: str, node: Node) -> dict[str, Any]
             typed = numpy_helper.from_array(array.astype(node.inputs["X"].dtype), tensor)
         (data / f"output_{index}.pb").write_bytes(typed.SerializeToString())
     bits = {tensor: array.view(np.uint16) if array.dtype.name == "bfloat16" else array for tensor, array in node.inputs.items()}
-    told = {"expected": against.outputs, "bound": against.bounds, "judged": against.judged}
-    more: dict[str, Any] = {f"{kind}_{tensor}": array for kind, of in told.items() for tensor, array in of.items()}
+    kinds = {"expected": against.outputs, "bound": against.bounds, "judged": against.judged}
+    more: dict[str, Any] = {f"{kind}_{tensor}": array for kind, of in kinds.items() for tensor, array in of.items()}
     np.savez_compressed(folder / f"{name}.npz", **(more | bits))
     attributes = {**node.attributes, "hidden_size": node.hidden}
     entry = {"name": name, "corpus": corpus, "op": node.op, "element": node.element,

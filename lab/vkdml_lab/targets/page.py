@@ -1,7 +1,8 @@
 """Writes docs/who-is-right.md from reports of `vkdml conformance --target`: python -m vkdml_lab.targets.page FOLDER ...
 
 A finding stands there only if checked.json, which is written by hand, says what the operator's text says of it and of this very
-case ("said"), and if another library computes the case as the reference does. The others are told with why they were dropped.
+case ("said"), and if another library computes the case as the reference does. The others are listed with the reason for
+dropping them.
 """
 
 from __future__ import annotations
@@ -74,8 +75,8 @@ def standing(report: Mapping[str, Any], known: Mapping[str, Mapping[str, str]]) 
 
 def outcomes(report: Mapping[str, Any], stands: Mapping[str, str]) -> list[str]:
     """The outcome of each row, as the page has it: a mistake that belongs to no finding that stands is open."""
-    told = {name for one in report["findings"] if one["cause"] in stands for name in one["cases"]}
-    return [OPEN if row["outcome"] in FINDINGS and row["name"] not in told else row["outcome"] for row in report["rows"]]
+    explained = {name for one in report["findings"] if one["cause"] in stands for name in one["cases"]}
+    return [OPEN if row["outcome"] in FINDINGS and row["name"] not in explained else row["outcome"] for row in report["rows"]]
 
 
 def counts(report: Mapping[str, Any], found: Sequence[str]) -> dict[str, Any]:
@@ -104,7 +105,7 @@ def section(report: Mapping[str, Any], stands: Mapping[str, str], known: Mapping
         cause = one["cause"]
         if cause in stands:
             begin = one["code"][0].removeprefix(TEXT).strip("\n")
-            lines += told(one, known[cause]["text"], stands[cause])
+            lines += paragraphs(one, known[cause]["text"], stands[cause])
         else:
             dropped.append(f"{cause}: {known.get(cause, {}).get('dropped', UNCONFIRMED)}")
     ran = f"{about['version']}, {about['device']}, {about['date']}: `{about['command']}`"
@@ -113,7 +114,7 @@ def section(report: Mapping[str, Any], stands: Mapping[str, str], known: Mapping
                     bullets(f"Candidates that were dropped: {len(dropped)}.", dropped), unexplained(report))
 
 
-def told(finding: Mapping[str, Any], text: str, also: str) -> Sequence[str]:
+def paragraphs(finding: Mapping[str, Any], text: str, also: str) -> Sequence[str]:
     cause, count = finding["cause"], len(finding["cases"])
     return (f"**{cause}** ({count} node{'s' * (count > 1)}). {text} Here {finding['said']}; {also} is right:",
             code(finding["code"][1]))

@@ -107,8 +107,8 @@ def markdown(run: TargetRun) -> str:
 
 def unexplained(report: Mapping[str, Any]) -> str:
     """How many mistakes belong to no finding, if any do."""
-    told = {name for one in report["findings"] for name in one["cases"]}
-    count = sum(row["outcome"] in FINDINGS and row["name"] not in told for row in report["rows"])
+    explained = {name for one in report["findings"] for name in one["cases"]}
+    count = sum(row["outcome"] in FINDINGS and row["name"] not in explained for row in report["rows"])
     return f"Nodes with other results that were not looked into, for want of time: {count}." if count else ""
 
 

@@ -145,7 +145,7 @@ def explained(findings: list[Finding], node: Node, verdict: Verdict) -> Finding 
 
 
 def smallest(asked: Asked, node: Node, verdict: Verdict, until: float) -> Finding:
-    """The finding of the smallest node of which the same comes. A hang is told as it is, as each would take as long."""
+    """The finding of the smallest node with the same outcome. A hang is not minimized, as each try would take as long."""
     is_same: Callable[[Node], bool] = lambda other: (  # noqa: E731
         (now := asked.verdict(other)).outcome == verdict.outcome and (not verdict.cause or now.cause == verdict.cause))
     small = node if verdict.outcome == HUNG or not is_same(node) else shrinking.shrink(node, is_same, until)

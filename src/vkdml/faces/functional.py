@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..operators import cells
-from ..operators.arguments import Activations, convert
+from ..operators.arguments import Activations, Direction, convert
 from ..operators.cells import Cell
 from ..planning.options import Options
 from .directml.device import Device
@@ -16,7 +16,7 @@ from .sessions import Settings, shared_session
 
 
 def gru(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None, *, initial_h: np.ndarray | None = None,
-        sequence_lens: np.ndarray | None = None, direction: str = "forward", activations: Activations | None = None,
+        sequence_lens: np.ndarray | None = None, direction: Direction = "forward", activations: Activations | None = None,
         activation_alpha: Sequence[float] | None = None, activation_beta: Sequence[float] | None = None,
         clip: float | None = None, linear_before_reset: bool = False, layout: int = 0, device: Device | int | str | None = None,
         options: Options = Options()) -> tuple[np.ndarray, np.ndarray]:
@@ -59,9 +59,10 @@ def gru(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None
 
 def lstm(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None, *, initial_h: np.ndarray | None = None,
          initial_c: np.ndarray | None = None, p: np.ndarray | None = None, sequence_lens: np.ndarray | None = None,
-         direction: str = "forward", activations: Activations | None = None, activation_alpha: Sequence[float] | None = None,
-         activation_beta: Sequence[float] | None = None, clip: float | None = None, input_forget: bool = False, layout: int = 0,
-         device: Device | int | str | None = None, options: Options = Options()) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+         direction: Direction = "forward", activations: Activations | None = None,
+         activation_alpha: Sequence[float] | None = None, activation_beta: Sequence[float] | None = None,
+         clip: float | None = None, input_forget: bool = False, layout: int = 0, device: Device | int | str | None = None,
+         options: Options = Options()) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Run a long short-term memory (ONNX LSTM-22, DML_OPERATOR_LSTM) on a Vulkan device.
 
     Args:
@@ -86,7 +87,7 @@ def lstm(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = Non
 
 
 def rnn(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None, *, initial_h: np.ndarray | None = None,
-        sequence_lens: np.ndarray | None = None, direction: str = "forward", activations: Activations | None = None,
+        sequence_lens: np.ndarray | None = None, direction: Direction = "forward", activations: Activations | None = None,
         activation_alpha: Sequence[float] | None = None, activation_beta: Sequence[float] | None = None,
         clip: float | None = None, layout: int = 0, device: Device | int | str | None = None, options: Options = Options()
         ) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ from ..engine.vulkan.system import Closing, OfOneProcess
 from ..engine.weights import constant
 from ..errors import InvalidArgumentError, shown
 from ..operators import cells
-from ..operators.arguments import Activations, convert_to, typed_array
+from ..operators.arguments import Activations, Direction, convert_to, typed_array
 from ..operators.cells import STATES, Cell
 from ..planning.options import Options
 from .directml.device import Device
@@ -111,7 +111,7 @@ class GRU(RecurrentLayer):
 
     _cell = cells.GRU
 
-    def __init__(self, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None, *, direction: str = "forward",
+    def __init__(self, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None, *, direction: Direction = "forward",
                  activations: Activations | None = None, activation_alpha: Sequence[float] | None = None,
                  activation_beta: Sequence[float] | None = None, clip: float | None = None, linear_before_reset: bool = False,
                  layout: int = 0, device: Device | int | str | None = None, options: Options = Options()) -> None:
@@ -135,7 +135,7 @@ class LSTM(RecurrentLayer):
     _cell = cells.LSTM
 
     def __init__(self, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None, p: np.ndarray | None = None, *,
-                 direction: str = "forward", activations: Activations | None = None,
+                 direction: Direction = "forward", activations: Activations | None = None,
                  activation_alpha: Sequence[float] | None = None, activation_beta: Sequence[float] | None = None,
                  clip: float | None = None, input_forget: bool = False, layout: int = 0,
                  device: Device | int | str | None = None, options: Options = Options()) -> None:
@@ -162,7 +162,7 @@ class RNN(RecurrentLayer):
 
     _cell = cells.RNN
 
-    def __init__(self, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None, *, direction: str = "forward",
+    def __init__(self, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None, *, direction: Direction = "forward",
                  activations: Activations | None = None, activation_alpha: Sequence[float] | None = None,
                  activation_beta: Sequence[float] | None = None, clip: float | None = None, layout: int = 0,
                  device: Device | int | str | None = None, options: Options = Options()) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import numbers
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -18,16 +18,12 @@ from .element_types import ElementType
 from .header import descs
 
 Activations = Sequence[str] | Sequence[descs.DML_OPERATOR_DESC | descs.ActivationDesc]
+Direction = Literal["forward", "reverse", "bidirectional"]
+_DIRECTIONS = dict(zip(get_args(Direction), descs.DML_RECURRENT_NETWORK_DIRECTION))  # of DirectML, in the same order
 
 DEFAULT_ATTRIBUTES: dict[str, Any] = {
     "direction": "forward", "activations": None, "activation_alpha": None, "activation_beta": None, "clip": None,
     "linear_before_reset": False, "input_forget": False, "layout": 0,
-}
-
-_DIRECTIONS = {
-    "forward": descs.DML_RECURRENT_NETWORK_DIRECTION.FORWARD,
-    "reverse": descs.DML_RECURRENT_NETWORK_DIRECTION.BACKWARD,
-    "bidirectional": descs.DML_RECURRENT_NETWORK_DIRECTION.BIDIRECTIONAL,
 }
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from ..errors import InvalidArgumentError, shown
 
-SEQUENCE, STEPPED, PERSISTENT = "sequence", "stepped", "persistent"
-SCHEDULES = (SEQUENCE, STEPPED, PERSISTENT)
-BARRIER, FLOW = "barrier", "flow"
-MEETINGS = (BARRIER, FLOW)
+Schedule = Literal["sequence", "stepped", "persistent"]
+SCHEDULES = SEQUENCE, STEPPED, PERSISTENT = get_args(Schedule)
+WayToWait = Literal["barrier", "flow"]
+MEETINGS = BARRIER, FLOW = get_args(WayToWait)
 WORKSPACE_BYTES = 256 * 2**20
 # Smaller workspaces for when memory is short, the largest first. They are few, so that problems share compiled kernels
 WORKSPACES = tuple(WORKSPACE_BYTES >> shift for shift in range(2, 14, 2))
@@ -46,8 +46,8 @@ class Options:
     forced, one step may have more.
     """
 
-    schedule: str | None = None
-    meeting: str | None = None
+    schedule: Schedule | None = None
+    meeting: WayToWait | None = None
     parts: int | None = None
     fused: bool | None = None
     lanes: bool | None = None

@@ -16,7 +16,7 @@ from ..operators.problem import Problem
 from .device_info import DeviceInfo
 from .dispatches import Dispatch
 from .gpus import GpuRates
-from .options import PERSISTENT, STEPPED, Options
+from .options import PERSISTENT, STEPPED, Options, WayToWait
 from .profiles import DeviceProfile, gpu_rates, profile
 from .size_classes import class_facts
 
@@ -136,7 +136,7 @@ class LoopTiling(KernelTiling, ABC):
     hidden: Packing             # how the recurrent weights are packed
     shared_state: bool = False  # whether the state is in shared memory, not in a buffer
     chunk_steps: int = 1        # most time steps of a dispatch
-    meeting: str | None = None  # how parts wait for each other, if they do
+    meeting: WayToWait | None = None  # how parts wait for each other, if they do
     subgroup_size: int = 0      # the required size of subgroups; 0 leaves it to the driver
 
     @property

@@ -66,7 +66,7 @@ def test_forms(form, share, monkeypatch):
     as_on_a_gpu(monkeypatch)
     ours = expect_alike(made(FORMS[form]), share)
     assert len(groups(ours)) == 1
-    assert {node.op_type for node in ours.assignment().on("onnxruntime")} <= {"Squeeze"}  # of the state, which nobody uses
+    assert {node.op_type for node in ours.assignment().on("onnxruntime")} <= {"Squeeze"}  # of the state, which is not used
 
 
 def test_a_cpu_leaves_products_to_the_host():
@@ -92,7 +92,7 @@ def test_node_by_node(form, monkeypatch):
 def test_casts_between_floats(form, share):
     ours = expect_alike(made(CASTS[form]), share, atol=2e-3 if "float16" in form else 1e-5)
     assert len(groups(ours)) == 1
-    assert {node.op_type for node in ours.assignment().on("onnxruntime")} <= {"Squeeze"}  # of the state, which nobody uses
+    assert {node.op_type for node in ours.assignment().on("onnxruntime")} <= {"Squeeze"}  # of the state, which is not used
 
 
 def test_both_layers_in_their_own_type():

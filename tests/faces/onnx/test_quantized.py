@@ -80,13 +80,13 @@ def test_weights_that_are_fed_stay_onnxruntimes(gpu, whole, tmp_path):
     name = next(node.input[1] for node in few.graph.node if node.op_type == "DynamicQuantizeLSTM")
     tensor = next(tensor for tensor in few.graph.initializer if tensor.name == name)
     few.graph.input.append(helper.make_tensor_value_info(name, tensor.data_type, tensor.dims))
-    told = {(node.op_type, node.runs_on, node.reason) for node in InferenceSession(few).assignment().nodes}
-    assert {("DynamicQuantizeLSTM", "device", ""), ("DynamicQuantizeLSTM", "onnxruntime", "its weights are not all constants")} <= told
+    assigned = {(node.op_type, node.runs_on, node.reason) for node in InferenceSession(few).assignment().nodes}
+    assert {("DynamicQuantizeLSTM", "device", ""), ("DynamicQuantizeLSTM", "onnxruntime", "its weights are not all constants")} <= assigned
 
 
 @pytest.mark.filterwarnings("ignore::vkdml.NothingOnDeviceWarning")
 def test_a_cpu_leaves_them_to_onnxruntime(whole, tmp_path, device):
     assert device.info.type == "cpu"
-    told = InferenceSession(quantized(whole, tmp_path)).assignment()
-    assert not told.on("device")
-    assert {node.reason for node in told.nodes if node.op_type == "DynamicQuantizeLSTM"} == {"onnxruntime is faster at it on a CPU"}
+    assigned = InferenceSession(quantized(whole, tmp_path)).assignment()
+    assert not assigned.on("device")
+    assert {node.reason for node in assigned.nodes if node.op_type == "DynamicQuantizeLSTM"} == {"onnxruntime is faster at it on a CPU"}

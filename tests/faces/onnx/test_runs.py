@@ -218,5 +218,5 @@ def test_nothing_is_copied_between_nodes(monkeypatch):
     session = InferenceSession(model(HEAD.format(BETWEEN["squeeze"]), weights() | weights(inputs=H, suffix="1")), device=device)
     session.run(None, {"x": np.ones((T, B, I), np.float32)})
     copied.clear()
-    session.run(None, {"x": np.ones((T + 1, B, I), np.float32)})  # of other sizes, so that it is recorded anew
+    session.run(None, {"x": np.ones((T + 1, B, I), np.float32)})  # of other sizes, so that it is recorded again
     assert copied == ["readback", "run"]

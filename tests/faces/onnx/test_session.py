@@ -22,7 +22,7 @@ NOTHING = "g (float[T,B,3] x) => (float[T,B,3] y) { y = Neg(x) }"
 def test_names_of_onnxruntimes():
     assert vkdml.onnx.SessionOptions is onnxruntime.SessionOptions
     assert all(name.startswith("_") or hasattr(vkdml.onnx, name) for name in dir(onnxruntime))
-    script = "from vkdml.onnx import datasets; print(datasets.get_example('mul_1.onnx'))"  # where nobody has imported the module yet
+    script = "from vkdml.onnx import datasets; print(datasets.get_example('mul_1.onnx'))"  # where the module has not been imported yet
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.endswith("mul_1.onnx\n")
     with pytest.raises(AttributeError, match="nothing_like_it"):
         vkdml.onnx.nothing_like_it  # noqa: B018
@@ -76,14 +76,14 @@ def test_explained_before_a_run_and_after():
 
 
 def test_where_nodes_run(device):
-    told = InferenceSession(model(IF, weights())).assignment()
-    assert {(node.graph, node.op_type, node.runs_on) for node in told.nodes} >= {
+    assignment = InferenceSession(model(IF, weights())).assignment()
+    assert {(node.graph, node.op_type, node.runs_on) for node in assignment.nodes} >= {
         ("", "Tanh", "onnxruntime"), ("", "If", "onnxruntime"), ("then", "Abs", "onnxruntime"), ("then", "GRU", "device"),
         ("else", "Exp", "onnxruntime"), ("else", "GRU", "device")}
-    lines = str(told).splitlines()
-    assert lines[0] == told.headline == f"2 of {len(told.nodes)} nodes run on {device.info.name}"
+    lines = str(assignment).splitlines()
+    assert lines[0] == assignment.headline == f"2 of {len(assignment.nodes)} nodes run on {device.info.name}"
     assert lines[1].split() == ["runs", "on", "operator", "name", "graph", "reason"]
-    assert told.groups()[0] == {"runs_on": "device", "nodes": 2, "operators": {"GRU": 2}}
+    assert assignment.groups()[0] == {"runs_on": "device", "nodes": 2, "operators": {"GRU": 2}}
 
 
 def test_a_model_without_a_node_for_the_device_warns(no_sessions, recwarn):

@@ -222,7 +222,7 @@ def unsorted():
     (lambda: vt.convert(nn.Sequential(nn.Linear(1, 1), Mine(1, 1))), "convert: 1: found Mine, a subclass"),
     (lambda: vt.convert(3), "convert: module: found int"),
     (lambda: vt.unconvert(3), "unconvert: module: found int"),
-    (lambda: vt.convert(nn.GRU(I, H), training="cpu"), "convert: training: found 'cpu'; expected \"refuse\" or \"torch\""),
+    (lambda: vt.convert(nn.GRU(I, H), training="cpu"), "convert: training: found 'cpu'; expected 'refuse' or 'torch'"),  # type: ignore[arg-type]
     (lambda: torch.jit.script(nn.Sequential(vt.convert(nn.GRU(I, H).eval()))), "GRU: torch.jit.script: found a converted module"),
     (lambda: vt.convert(nn.Sequential(torch.jit.script(nn.GRU(I, H)))), "convert: 0: found a scripted or traced module"),
     (lambda: vt.convert(nn.GRU(I, H).eval())(np.zeros((T, B, I))), "GRU: input: found ndarray; expected a dense Tensor or a PackedSequence"),

@@ -166,16 +166,16 @@ def test_torch_compile_leaves_twins_as_they_are():
 
 
 def test_torch_compile_looks_at_nothing_that_is_untraced():
-    """What it looks at is told that it is compiled."""
-    told = []
+    """The code that it traces knows that it is compiled."""
+    asked = []
 
     def work(x):
-        told.append(torch.compiler.is_compiling())
+        asked.append(torch.compiler.is_compiling())
         return (x,)
 
     for way, is_compiling in ((lambda x: work(x), True), (lambda x: untraced(work)(x), False)):
         torch.compile(way, backend="eager")(torch.ones(1))
-        assert told.pop() is is_compiling
+        assert asked.pop() is is_compiling
 
 
 @pytest.mark.family("backends", first=1)

@@ -24,7 +24,7 @@ from ...operators.header.descs import DML_RECURRENT_NETWORK_DIRECTION
 from ...operators.plain_problem import MovedProblem, PlainProblem
 from ...operators.problem import LENGTHS, Problem, from_desc
 from ...planning.device_info import DeviceInfo
-from ...planning.options import PERSISTENT, SEQUENCE, Options
+from ...planning.options import PERSISTENT, SEQUENCE, Options, WayToWait
 from ...planning.plan import Measured, Plan, as_measured, best, described, plan_of, tilings
 from ...planning.size_classes import Sizes
 from ...planning.tiling import Target
@@ -103,7 +103,7 @@ class Meeting:
     """A way in which persistent workgroups of a cell's kernels wait for each other. subgroup_size: as in LoopTiling."""
 
     cell: Cell
-    waits_by: str
+    waits_by: WayToWait
     subgroup_size: int = 0
 
     @property

@@ -126,7 +126,7 @@ class Store:
 
 
 DEFAULT_SHARE = 0.8  # the part of the device's heap that vkdml uses; other programs need some too
-_PARTS_TOLD = 6
+_PARTS_NAMED = 6
 _MOST_DIGITS = 30  # Python refuses to read thousands of them
 
 
@@ -191,9 +191,9 @@ class Memory:
 
     def _refusal(self, operator: str, sizes: Mapping[str, int], others: int) -> InvalidArgumentError:
         largest = sorted(sizes.items(), key=lambda item: -item[1])
-        told = [f"{name} {size}" for name, size in largest[:_PARTS_TOLD]]
-        rest = sum(size for _, size in largest[_PARTS_TOLD:])
-        parts = ", ".join([*told, f"others {rest}"] if rest else told)
+        named = [f"{name} {size}" for name, size in largest[:_PARTS_NAMED]]
+        rest = sum(size for _, size in largest[_PARTS_NAMED:])
+        parts = ", ".join([*named, f"others {rest}"] if rest else named)
         return InvalidArgumentError(
             operator, "memory", f"{sum(sizes.values())} bytes ({parts})",
             f"at most {max(self.limit - others, 0)} on {self._name}: the limit of {self.limit} less {others} in use. "

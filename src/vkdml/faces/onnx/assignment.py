@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from tabulate import tabulate
 
-DEVICE, ONNXRUNTIME = "device", "onnxruntime"
+Place = Literal["device", "onnxruntime"]
+PLACES = DEVICE, ONNXRUNTIME = get_args(Place)
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class AssignedNode:
     op_type: str
     domain: str
     graph: str
-    runs_on: str
+    runs_on: Place
     reason: str = ""
 
 
@@ -38,14 +40,14 @@ class Assignment:
     device: str
     nodes: tuple[AssignedNode, ...]
 
-    def on(self, place: str) -> list[AssignedNode]:
+    def on(self, place: Place) -> list[AssignedNode]:
         """The nodes of one `runs_on`."""
         return [node for node in self.nodes if node.runs_on == place]
 
     def groups(self) -> list[dict[str, object]]:
         """One for each place: its `runs_on`, number of `nodes`, and of nodes by type in `operators`."""
         return [{"runs_on": place, "nodes": len(found), "operators": dict(Counter(map(_operator, found)))}
-                for place in (DEVICE, ONNXRUNTIME) if (found := self.on(place))]
+                for place in PLACES if (found := self.on(place))]
 
     def __str__(self) -> str:
         rows = [(node.runs_on, _operator(node), node.name, node.graph, node.reason) for node in self.nodes]

@@ -6,7 +6,7 @@ import copy
 import warnings
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ from .stacks import Form, Shape
 from .torch_operators import OPERATORS, States, call_with, check_lengths, compiled_for, compiled_stacks, untraced
 
 Module = TypeVar("Module", bound=nn.Module)
+Training = Literal["refuse", "torch"]
 
 
 class Twin(nn.Module):
@@ -264,7 +265,7 @@ TWINS: dict[type[nn.Module], type[nn.Module]] = {
 
 
 def convert(module: Module, device: Device | int | str | None = None, *, inplace: bool = False,
-            training: str = "refuse") -> Module:
+            training: Training = "refuse") -> Module:
     """Replace every GRU, LSTM, RNN, GRUCell, LSTMCell and RNNCell of a module by a twin that runs on a Vulkan device.
 
     A twin is a subclass of the module's class, with the same parameters, arguments, results and state_dict. It takes tensors
@@ -290,8 +291,8 @@ def convert(module: Module, device: Device | int | str | None = None, *, inplace
     Warns with a NothingOnDeviceWarning where the module has no recurrent module.
     """
     _check_module("convert", module)
-    if training not in ("refuse", "torch"):
-        raise TorchArgumentError("convert", "training", shown(training), '"refuse" or "torch"')
+    if training not in get_args(Training):
+        raise TorchArgumentError("convert", "training", shown(training), " or ".join(map(repr, get_args(Training))))
     open_device("convert", device)  # refuses a wrong one before any change
     for name, part in module.named_modules():
         if isinstance(part, torch.jit.ScriptModule):

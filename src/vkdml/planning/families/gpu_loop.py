@@ -13,7 +13,7 @@ from ...operators.checks import ceil_div, round_up
 from ...operators.problem import Problem
 from ..device_info import DeviceInfo
 from ..gpus import GpuRates
-from ..options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED
+from ..options import BARRIER, FLOW, MEETINGS, PERSISTENT, SEQUENCE, STEPPED, WayToWait
 from ..profiles import MOST_ITERATIONS
 from ..tiling import MEETING, STATE, LoopTiling, Packing, Target, even_rows
 
@@ -212,12 +212,12 @@ def whole_units(target: Target) -> int:
 def loops_of(target: Target, schedule: str) -> Iterator[GpuLoop]:
     """Yield all time loops of a schedule that the device can run: one for each way to meet, and size of subgroups."""
     info, options = target.info, target.options
-    meetings = [None] if schedule != PERSISTENT else [options.meeting] if options.meeting else [BARRIER, FLOW]
+    ways: list[WayToWait | None] = [None] if schedule != PERSISTENT else [options.meeting] if options.meeting else [*MEETINGS]
     for rows in [options.rows] if options.rows else even_rows(target.problem.batch, _ROWS):
         for workgroup in _workgroups(target, schedule):
             units = workgroup // column_groups(target.problem, info)
             parts = 1 if schedule == SEQUENCE else ceil_div(target.problem.hidden, units)
-            for meeting in meetings if _may_be(target, schedule, parts) else ():
+            for meeting in ways if _may_be(target, schedule, parts) else ():
                 loop = _loop(target, schedule, rows, workgroup, parts, meeting)
                 if loop is not None:
                     yield loop
@@ -255,7 +255,7 @@ def _may_be(target: Target, schedule: str, parts: int) -> bool:
     return schedule == SEQUENCE or target.options.schedule == schedule or (parts > 1 and is_choice)
 
 
-def _loop(target: Target, schedule: str, rows: int, workgroup: int, parts: int, meeting: str | None) -> GpuLoop | None:
+def _loop(target: Target, schedule: str, rows: int, workgroup: int, parts: int, meeting: WayToWait | None) -> GpuLoop | None:
     problem, groups, room = target.problem, column_groups(target.problem, target.info), _shared_room(target)
     loads = round_up(ceil_div(problem.hidden, problem.element.columns_per_load), groups)
     bare = GpuLoop(
