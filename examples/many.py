@@ -108,7 +108,7 @@ def main(arguments: list[str] | None = None) -> list[Score]:
     recordings = sorted(chosen.folder.glob("*.wav"))
     if not recordings:
         raise SystemExit(f"{chosen.folder}: no .wav file")
-    session = InferenceSession(file_in_package("silero_vad", "6.2.3", "data/silero_vad.onnx").read_bytes())
+    session = InferenceSession(file_in_package(*voice_activity.MODEL).read_bytes())
     scores = WITH[chosen.on](session, recordings, chosen.scheduler)
     for found in scores:
         print(f"{found['recording']}: {found['speech']:4.0%} of {found['chunks']} chunks are speech ({found['device']})")

@@ -67,7 +67,7 @@ class Pronouncer:
     """The encoder reads the letters of all words in one batch; the decoder then gives one phoneme of each word at a time."""
 
     def __init__(self, device: Device) -> None:
-        with np.load(file_in_package("g2p_en", "2.1.0", "checkpoint20.npz")) as file:
+        with np.load(file_in_package("g2p-en", "2.1.0", "g2p_en/checkpoint20.npz")) as file:
             checkpoint = dict(file)
         self.encoder, self.decoder = Layer(checkpoint, "enc", device), Layer(checkpoint, "dec", device)
         self.fc_w, self.fc_b = checkpoint["fc_w"], checkpoint["fc_b"]

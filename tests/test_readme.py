@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-WITH_EXAMPLES = ["README.md", "docs/correctness.md", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/faces/*.md"))]
+WITH_EXAMPLES = ["README.md", "docs/correctness.md", *sorted(str(path.relative_to(ROOT)) for folder in ("faces", "recipes") for path in ROOT.glob(f"docs/{folder}/*.md"))]
 DOCUMENTS = sorted({*WITH_EXAMPLES, "CONTRIBUTING.md", "CHANGELOG.md",
                     *(str(path.relative_to(ROOT)) for pattern in ("docs/*.md", "docs/kernels/*.md") for path in ROOT.glob(pattern))})
 TEXTS = {document: (ROOT / document).read_text() for document in DOCUMENTS}
@@ -55,6 +55,7 @@ EXAMPLES = {(document, section): blocks for document in WITH_EXAMPLES for sectio
 @pytest.mark.parametrize(("document", "section"), EXAMPLES)
 def test_examples(document, section, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    Path("examples").symlink_to(ROOT / "examples")  # commands are those of a checkout
     for language, code in EXAMPLES[document, section]:
         RUN[language](code)
 
@@ -80,7 +81,9 @@ def test_each_kind_of_user_has_an_example():
         ("docs/faces/onnx.md", "A model that carries its state"): ["python"],
         ("docs/faces/pydirectml.md", "A GRU"): ["python"], ("docs/faces/torch.md", "A module"): ["python"],
         ("docs/faces/torch.md", "Rows of several lengths"): ["python"],
-        ("docs/faces/torch.md", "Graphs: export, compile, trace"): ["python"]}
+        ("docs/faces/torch.md", "Graphs: export, compile, trace"): ["python"],
+        ("docs/recipes/noise.md", "Run it"): ["sh"], ("docs/recipes/speakers.md", "Run it"): ["sh"],
+        ("docs/recipes/voices.md", "Run it"): ["sh"]}
 
 
 def test_every_block_that_can_run_is_an_example():

