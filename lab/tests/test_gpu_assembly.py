@@ -168,10 +168,62 @@ def test_counters_of_amd(line, waits):
     assert instruction.waits == waits
 
 
+def test_instructions_that_are_shown_once():
+    (block,) = assembly.parse("Assembly\n\ts_nop 0   ; bf800000\n\t(then repeated 4 times)\n\ts_endpgm\n")
+    assert [one.text.split()[0] for one in block.instructions] == ["s_nop"] * 5 + ["s_endpgm"]
+    assert len({id(one) for one in block.instructions}) == 6
+
+
 def test_counters_that_are_polled():
     poll = AMD.replace("b128 v[0:3], v8, s[0:3], 0 offen glc", "b32 v0, v8, s[0:3], 0 offen glc")
     steps = of_products(loops(assembly.parse(poll)))
     assert [one.waits_for_counter for one in steps.inner] == [True, False]
+
+
+@pytest.mark.parametrize(("line", "size"), [
+    ("ds_load_b128 v[0:3], v4", 16), ("ds_load_2addr_b64 v[0:3], v4 offset0:1 offset1:2", 16), ("ds_load_b64 v[0:1], v4", 8),
+    ("ds_load_2addr_stride64_b32 v[0:1], v4 offset1:1", 8), ("ds_read2_b64 v[0:3], v4 offset1:1", 16), ("ds_read_u8 v0, v4", 1)])
+def test_bytes_of_amd(line, size):
+    (instruction,) = assembly.parse(f"Assembly\n\t{line}\n")[0].instructions
+    assert (instruction.kind, instruction.size) == (assembly.SHARED, size)
+
+
+LOOK = "\tv_cmp_ne_u32_e32 vcc, -1, v0                                ; 7c9a00c1\n"
+IN_VAIN = ["v_add_nc_u32_e32 v20, 1, v20", "s_cbranch_scc1 BB11", "buffer_load_b32 v21, off, s[0:3], 0 glc", "s_mov_b32 s7, 0"]
+BRANCHES = LOOK + """\ts_and_saveexec_b32 s6, vcc_lo
+\ts_cbranch_execz BB8
+BB7:
+\tds_store_b128 v9, v[0:3]
+BB8:
+\ts_and_not1_b32 exec_lo, s6, exec_lo
+\ts_cbranch_execz BB12
+BB9:
+\t{}
+\t{}
+BB10:
+\t{}
+BB11:
+\t{}
+BB12:
+\ts_mov_b32 exec_lo, s6
+""".format(*IN_VAIN)
+
+
+def test_what_runs_after_looks_in_vain():
+    """All that a branch passes over, with the look at a flag."""
+    poll, _ = of_products(loops(assembly.parse(AMD.replace(LOOK, BRANCHES)))).inner
+    assert [one.text for one in poll.instructions if one.in_vain] == IN_VAIN
+    assert [one for one in poll.instructions if not one.in_vain] == poll.at_once.instructions
+
+
+def test_what_a_look_finds_is_kept():
+    """A branch to where state is stored is no look in vain, and neither is one without a look at a flag."""
+    def kept(old, new):
+        poll, _ = of_products(loops(assembly.parse(AMD.replace(LOOK, BRANCHES.replace(old, new))))).inner
+        return {one.text for one in poll.at_once.instructions} & {new, *IN_VAIN}
+
+    assert kept(IN_VAIN[0], "ds_store_b32 v9, v20") == {"ds_store_b32 v9, v20", IN_VAIN[1], IN_VAIN[3]}
+    assert kept(IN_VAIN[2], "v_mov_b32 v21, 0") == {"v_mov_b32 v21, 0", IN_VAIN[0], IN_VAIN[1], IN_VAIN[3]}
 
 
 def test_spills_of_intel():

@@ -11,7 +11,6 @@ import tempfile
 from collections import Counter, defaultdict
 from typing import Any
 
-from lab.tests.radeon import process
 from vkdml import Device, Options, VerificationError
 from vkdml.errors import VkdmlError
 from vkdml.laboratory import (
@@ -34,6 +33,7 @@ from vkdml.laboratory import (
     self_test,
     with_sequence,
 )
+from vkdml_lab.radeon import process
 from vkdml_lab.radeon.instructions import NAMES
 from vkdml_lab.suite.support import make_desc
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from lab.tests.radeon import process
 from lab.tests.radeon.mutations import Runner
 from tools import compile_shaders
 from vkdml import Device, Options
 from vkdml.engine.vulkan import spirv
 from vkdml.laboratory import FLOAT32, GRU
+from vkdml_lab.radeon import process
 from vkdml_lab.suite.support import Case, make_desc, random_arrays
 
 KERNEL = "gpu/gru_barrier"

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lab.tests.radeon import process
 from vkdml import Device, Options
 from vkdml.errors import VkdmlError
 from vkdml.laboratory import FLOAT32, GRU
+from vkdml_lab.radeon import process
 from vkdml_lab.radeon.instructions import COMPARING, NAMES, NUMBERS, VECTOR
 from vkdml_lab.radeon.structures import FLAGS, Instruction
 from vkdml_lab.radeon.structures import VECTOR as IS_VECTOR

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from lab.tests.radeon import process
 from vkdml import Device, Options
 from vkdml.laboratory import (
     BARRIER,
@@ -21,6 +20,7 @@ from vkdml.laboratory import (
     plan,
     random_memory,
 )
+from vkdml_lab.radeon import process
 from vkdml_lab.suite.support import make_desc
 
 

@@ -11,9 +11,9 @@ import time
 from collections import Counter
 from itertools import count
 
-from lab.tests.radeon import process
 from vkdml import Device
 from vkdml.errors import VkdmlError
+from vkdml_lab.radeon import process
 from vkdml_lab.suite.support import OTHER_SCHEDULES, check, random_case, run_on_device
 
 

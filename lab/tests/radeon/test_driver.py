@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from vkdml_lab import ROOT
+from vkdml_lab.gpu import executed
 from vkdml_lab.gpu.drivers import FETCHED
 
 pytestmark = pytest.mark.timeout(900)
@@ -91,6 +92,14 @@ def test_mistakes_are_seen(drivers, way):
     table = dict(re.findall(rf"{way} +(\w[\w ]*?) +\d+ places.*?: (\{{.*?\}})", found.stdout))
     assert table.keys() >= {"s_barrier", "vmcnt", "lgkmcnt", "glc", "swapped"}, found.stdout + found.stderr
     assert not [kind for kind in ("vmcnt", "vm_vsrc") if "not seen" in table[kind]], found.stdout
+
+
+@pytest.mark.family("on the emulated GPU", first=0)
+@pytest.mark.parametrize(("number", "loads"), [(0, "1 / 1"), (1, "2 / 2")])
+def test_what_a_step_executes(drivers, number, loads):
+    """All instructions that the model takes to run do, and as many loads as it has."""
+    (row,) = executed.rows(FETCHED, [executed.PLANS[number]])
+    assert (row["loads"], row["do not run"]) == (loads, "0")
 
 
 @pytest.mark.family("on the emulated GPU", first=0)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 # Loads from memory, from shared memory, of a whole subgroup's scalars, and of what a core has beside its vector units
 LOAD, SHARED, CONSTANT, QUICK = "load", "shared", "constant", "quick"
@@ -22,7 +22,8 @@ class Instruction:
     lanes: number of the subgroup's lanes that it is executed for, 0 for all. multiply_adds: number for each lane.
     size: bytes that each lane loads. uniform: all lanes load the same. coherent: not to be answered by a core's own cache.
     tag: what waits for its result name it by. waits: by tag, how many loads may stay under way.
-    target: where a branch goes. is_last: nothing runs behind it. repeats: how often it is issued. text: as it is shown.
+    target: where a branch goes. is_last: nothing runs behind it. repeats: how often it is issued.
+    in_vain: it runs only after a look for what others store has found nothing. text: as it is shown.
     """
 
     kind: str
@@ -36,6 +37,7 @@ class Instruction:
     target: str = ""
     is_last: bool = False
     repeats: int = 1
+    in_vain: bool = False
     text: str = ""
 
 
@@ -79,7 +81,8 @@ def _amd_waits(text: str) -> dict[str, int]:
 
 
 def _amd_size(name: str) -> int:
-    return _BYTES.get(name.rpartition("_")[2], 4)
+    places = 2 if re.search(r"_2addr_|_(read|write)2", name) else 1
+    return places * _BYTES.get(name.rpartition("_")[2], 4)
 
 
 def _amd(line: str) -> Instruction | None:
@@ -185,10 +188,10 @@ def _intel(line: str) -> Instruction | None:
         instruction.multiply_adds = 1
     elif name in ("mul", "add") and re.search(r"r\d+(?:\.\d+)?(?:<[\d;,]+>)?:f", code):
         instruction.kind = FLOAT
-    elif name == "while":
-        instruction.kind, instruction.target = BRANCH, code.split("{")[0].split()[-1]
-    elif name in ("if", "else", "endif", "break", "cont", "halt", "jmpi"):
+    elif name in ("while", "if", "else", "endif", "break", "cont", "halt", "jmpi"):
         instruction.kind = BRANCH
+        if name in ("while", "if", "else"):  # break only masks lanes, until all of them have
+            instruction.target = re.findall(r"\bL\d+", code)[0]
     elif name.startswith("sync"):
         instruction.kind = BESIDE
     instruction.waits = dict.fromkeys(re.findall(r"\$(\d+)\.dst", code), 0)
@@ -245,6 +248,7 @@ _COMPILERS: list[tuple[str, Callable[[str], Instruction | None]]] = [
 _LABEL = re.compile(r"\s*(BB\d+|[Ll]\d+|LABEL\d+):")
 _NVIDIA_BLOCK = re.compile(r"block\S* (\d+) ")
 _NVIDIA_FOLLOWERS = re.compile(r"\} -> \[(.*)\]")
+_AGAIN = re.compile(r"\s*\(then repeated (\d+) times\)")
 
 
 def parse(text: str) -> list[Block] | None:
@@ -263,6 +267,8 @@ def parse(text: str) -> list[Block] | None:
             blocks.append(Block(label[1]))
         elif followers := _NVIDIA_FOLLOWERS.match(line):
             blocks[-1].followers = re.findall(r"\d+", followers[1])
+        elif again := _AGAIN.match(line):
+            blocks[-1].instructions += [replace(blocks[-1].instructions[-1]) for _ in range(int(again[1]))]
         elif instruction := read(line):
             instruction.text = line.strip()
             blocks[-1].instructions.append(instruction)

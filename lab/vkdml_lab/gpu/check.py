@@ -22,7 +22,7 @@ from typing import Any
 from tqdm import tqdm
 
 from vkdml import Options
-from vkdml_lab.gpu import times
+from vkdml_lab.gpu import executed, times
 from vkdml_lab.gpu.cases import CASES, KINDS, Case
 from vkdml_lab.gpu.compiler import Compiler
 from vkdml_lab.gpu.demands import EXPECTED, Expected, Held, hold
@@ -169,10 +169,13 @@ def main() -> int:
     shown = table(row(part) for part in found if part.plan in forced)
     took = table({"GPU": name, "pipelines": one.pipelines, "compiling, s": one.compile_seconds, "in all, s": one.seconds}
                  for name, one in checked.items())
+    is_counted = executed.NAME in arguments.gpus and len(cases) == len(CASES)
+    counted = table(executed.rows(arguments.drivers)) if is_counted else ""
     first_calls = [row for one in checked.values() for row in one.first_calls]
     write(arguments.output, ["# What GPUs' compilers make of the plans", ASSUMED, "## Demands", summary, "## What it took",
                              took, "## What a first call compiles, s of a core", table(first_calls), "## Steps",
-                             times.table(found), "## Pipelines", shown, "## Refused", *refused],
+                             times.table(found), "## What steps execute", executed.NOTE, counted,
+                             "## Pipelines", shown, "## Refused", *refused],
           [row(part) for part in found])
     pipelines, compiling = (sum(getattr(one, name) for one in checked.values()) for name in ("pipelines", "compile_seconds"))
     slowest = max(first_calls, key=lambda row: row["all"])

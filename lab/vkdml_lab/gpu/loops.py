@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from vkdml_lab.gpu.assembly import LOAD, Block, Instruction
+from vkdml_lab.gpu.assembly import LOAD, SHARED_STORE, Block, Instruction
 
 _ENOUGH = 4  # multiply-adds: a product has that many for each load, and an activation hardly more
+_FLAG = 4  # bytes of one, at most
 
 
 @dataclass
@@ -35,11 +36,8 @@ class Loop:
 
     @property
     def at_once(self) -> Loop:
-        """A loop that polls state, where the first look finds it: without its looks at a flag, which come after many."""
-        loads = [one for one in self.instructions if one.kind == LOAD]
-        polls = not self.has_products and any(one.coherent and one.size > 4 for one in loads)
-        kept = [item for item in self.body if isinstance(item, Loop) or item.kind != LOAD or not item.coherent or item.size > 4]
-        return Loop(kept) if polls else self
+        """A loop that polls state, where the first look finds it."""
+        return Loop([item for item in self.body if isinstance(item, Loop) or not item.in_vain])
 
     @property
     def waits_for_counter(self) -> bool:
@@ -56,10 +54,15 @@ def loops(blocks: list[Block]) -> Loop:
     for number, followers in enumerate(after):
         for follower in followers:
             before[follower].append(number)
+    every = set(range(len(blocks)))
     bodies: dict[int, set[int]] = {}  # key: the block where they begin
     for last, first in _backward(after):
-        bodies.setdefault(first, {first}).update(_between(before, first, last))
-    return _nest(blocks, set(range(len(blocks))), bodies)
+        bodies.setdefault(first, {first}).update(_reached(before, last, every - {first}))
+    for first, body in bodies.items():
+        for number in _in_vain(blocks, after, first, body):
+            for one in blocks[number].instructions:
+                one.in_vain = True
+    return _nest(blocks, every, bodies)
 
 
 def _backward(after: list[list[int]]) -> Iterator[tuple[int, int]]:
@@ -78,14 +81,31 @@ def _backward(after: list[list[int]]) -> Iterator[tuple[int, int]]:
             on_the_way[follower] = iter(after[follower])
 
 
-def _between(before: list[list[int]], first: int, last: int) -> set[int]:
-    """Blocks that lead to the last one without passing the first."""
-    found, left = {first}, [last]
+def _in_vain(blocks: list[Block], after: list[list[int]], first: int, numbers: set[int]) -> set[int]:
+    """The blocks of a loop that polls state which run only after a look in vain: those around a look at a flag, on a way that
+    neither looks at the state nor keeps it. first: where the loop begins.
+    """
+    def loads(number: int, flags: bool) -> bool:
+        return any(one.kind == LOAD and one.coherent and (one.size <= _FLAG) == flags for one in blocks[number].instructions)
+
+    looks = {number for number in numbers if loads(number, flags=False)}
+    kept = looks | {number for number in numbers if any(one.kind == SHARED_STORE for one in blocks[number].instructions)}
+    flags = {number for number in numbers if loads(number, flags=True)}
+    if not looks or any(one.multiply_adds for number in numbers for one in blocks[number].instructions):
+        return set()
+    leaving = {number for number in numbers if not numbers.issuperset(after[number])}
+    found = (numbers - _reached(after, first, numbers - {entry}) for entry in numbers - {first})
+    return max((one for one in found if one & flags and not one & kept and not one >= leaving), key=len, default=set())
+
+
+def _reached(links: list[list[int]], first: int, numbers: set[int]) -> set[int]:
+    """Find those of the blocks that links lead to from the first one."""
+    found, left = set[int](), [first]
     while left:
         number = left.pop()
-        if number not in found:
+        if number in numbers and number not in found:
             found.add(number)
-            left += before[number]
+            left += links[number]
     return found
 
 

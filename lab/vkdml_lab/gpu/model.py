@@ -100,12 +100,15 @@ class SimdLanes:
     def _wait(self, tag: str, most: int) -> None:
         """Wait until at most so many loads of this tag are under way; the oldest end first."""
         of_tag = [item for item in self.under_way if item[1].tag == tag]
+        exposed = ""
         for item in of_tag[:max(0, len(of_tag) - most)]:
             self.under_way.remove(item)
             if item[0] > self.now:
-                self.now = item[0]
+                self.now, exposed = item[0], item[1].kind
                 if item[1].kind == LOAD and not any(load.kind == LOAD for _, load in self.under_way):
                     self.drains += 1
+        if exposed:
+            self.totals[f"{exposed} waits"] += 1
 
 
 def is_whole(instruction: Instruction) -> bool:

@@ -56,7 +56,7 @@ class Server:
     def add(self, report: Report) -> None:
         """Counts a dispatch."""
         self.totals["dispatches"] += 1
-        for name in ("executed", "nanoseconds", "loaded", "from_memory"):
+        for name in ("executed", "nanoseconds"):
             self.totals[name] += getattr(report, name)
         lines = self.lines[report.program] if report.program < len(self.lines) else {}
         for found in report.found[:report.found_count]:
@@ -72,8 +72,7 @@ class Server:
         """What to print at the end."""
         n = self.totals
         said = [f"radeon: {n['dispatches']:,} dispatches of {len(self.lines)} programs, "
-                f"{n['executed']:,} instructions of waves "
-                f"in {n['nanoseconds'] / 1e9:.1f} s, {n['loaded']:,} bytes loaded, {n['from_memory']:,} past a core's cache"]
+                f"{n['executed']:,} instructions of waves in {n['nanoseconds'] / 1e9:.1f} s"]
         for kind, text in FINDINGS.items():
             places = [(where, count) for (of, where), count in self.findings.items() if of == kind]
             said += [f"radeon: {text}: {len(places)} places{' (noted)' if kind in NOTED else ''}"] if places else []

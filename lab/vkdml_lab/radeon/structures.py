@@ -47,11 +47,15 @@ class Operand(ctypes.Structure):
 
 class Instruction(ctypes.Structure):
     """op: its number in the instruction table. size: bytes of an element in memory. immediate: an offset, or counts to wait
-    for. target: the index that a branch goes to. pc: its address from the program's beginning. runs: how often it ran.
+    for. target: the index that a branch goes to. pc: its address from the program's beginning.
+
+    Counts: runs; loaded: bytes, and passed: those of lines that were not in the core's cache; waited: waits for loads
+    that were issued since the wait before, from memory, and from shared memory or of scalars; ahead: instructions since those.
     """
 
     _fields_ = [("op", c_uint16), ("size", c_uint16), ("flags", c_uint32), ("immediate", c_int32 * 2), ("target", c_int32),
-                ("pc", c_int32), ("runs", c_uint32), ("to", Operand), ("to2", Operand), ("source", Operand * 3)]
+                ("pc", c_int32), ("to", Operand), ("to2", Operand), ("source", Operand * 3),
+                *((name, c_uint64) for name in ("runs", "loaded", "passed")), ("waited", c_uint64 * 2), ("ahead", c_uint64 * 2)]
 
 
 class Found(ctypes.Structure):
@@ -61,10 +65,10 @@ class Found(ctypes.Structure):
 
 
 class Report(ctypes.Structure):
-    """A dispatch that has ended. program: as the server numbered it. loaded: bytes, of which from_memory passed no cache."""
+    """A dispatch that has ended. program: as the server numbered it."""
 
-    _fields_ = [("program", c_uint32), ("found_count", c_uint32), ("executed", c_uint64), ("loaded", c_uint64),
-                ("from_memory", c_uint64), ("nanoseconds", c_uint64), ("found", Found * MOST_FOUND)]
+    _fields_ = [("program", c_uint32), ("found_count", c_uint32), ("executed", c_uint64), ("nanoseconds", c_uint64),
+                ("found", Found * MOST_FOUND)]
 
 
 def c_text() -> str:

@@ -2,7 +2,7 @@
 #define EACH_LANE for (int l = 0; l < lanes; l++)
 #define ALL_LANES (w->width == 64 ? ~0ull : LOW32)
 
-static inline __attribute__((always_inline)) void vector_of(Wave *w, const Instruction *i, u32 *result, const int lanes) {
+static inline __attribute__((always_inline)) void vector_of(Wave *w, Instruction *i, u32 *result, const int lanes) {
     u32 copies[3][MOST_LANES];
     const u32 *a = read_vector(w, i, &i->source[0], copies[0]), *b = a, *c = a, *d = w->v[i->to.reg];
     u64 in = 0;
@@ -20,13 +20,13 @@ static inline __attribute__((always_inline)) void vector_of(Wave *w, const Instr
 }
 
 // Apart for each width: the compiler makes vector instructions of loops whose lengths it knows
-static void vector(Wave *w, const Instruction *i, u32 *result) {
+static void vector(Wave *w, Instruction *i, u32 *result) {
     if (w->width == 64) vector_of(w, i, result, 64);
     else vector_of(w, i, result, 32);
 }
 
 // A comparison's bits, or a sum and its carries
-static u64 bits_of(Wave *w, const Instruction *i, u32 *result) {
+static u64 bits_of(Wave *w, Instruction *i, u32 *result) {
     u32 copies[2][MOST_LANES];
     const u32 *a = read_vector(w, i, &i->source[0], copies[0]), *b = read_vector(w, i, &i->source[1], copies[1]);
     const u64 in = i->source[2].kind ? read_lanes(w, i, &i->source[2]) : 0;
@@ -39,7 +39,7 @@ static u64 bits_of(Wave *w, const Instruction *i, u32 *result) {
     return bits & exec_of(w);
 }
 
-static void read_wide(Wave *w, const Instruction *i, Operand o, u64 *to) {  // of one or two words
+static void read_wide(Wave *w, Instruction *i, Operand o, u64 *to) {  // of one or two words
     u32 copies[2][MOST_LANES];
     const int words = o.words, lanes = MOST_LANES;
     const u64 value = o.kind == VECTOR ? 0 : read_scalar(w, i, &o);
@@ -51,7 +51,7 @@ static void read_wide(Wave *w, const Instruction *i, Operand o, u64 *to) {  // o
     }
 }
 
-static void wide_of(Wave *w, const Instruction *i, u32 *result, u32 *high) {
+static void wide_of(Wave *w, Instruction *i, u32 *result, u32 *high) {
     u64 q[3][MOST_LANES];
     const int lanes = w->width;
     for (int n = 0; n < 3; n++) read_wide(w, i, i->source[n], q[n]);
@@ -60,7 +60,7 @@ static void wide_of(Wave *w, const Instruction *i, u32 *result, u32 *high) {
     }
 }
 
-static void scalar(Wave *w, const Instruction *i) {
+static void scalar(Wave *w, Instruction *i) {
     const u64 first = read_scalar(w, i, &i->source[0]), second = read_scalar(w, i, &i->source[1]);
     u64 to = 0;
     u32 scc = w->scc;

@@ -11,7 +11,7 @@ static u64 began;                               // when this dispatch did
 
 static inline u64 cleaned_at(int core) { return cleaned[core] > all_cleaned ? cleaned[core] : all_cleaned; }
 
-static Range *memory_at(const Wave *w, const Instruction *i, u64 va, u64 bytes) {
+static Range *memory_at(const Wave *w, Instruction *i, u64 va, u64 bytes) {
     Range *range = range_of(va, bytes);
     if (!range) found(w, FAULT, i, va);
     return range;
@@ -20,7 +20,7 @@ static Range *memory_at(const Wave *w, const Instruction *i, u64 va, u64 bytes) 
 // The memory behind a line as an instruction reads it; looked up once for neighbouring lanes
 typedef struct { u64 line; const u8 *from; const Range *range; } View;
 
-static int look(Wave *w, const Instruction *i, u64 va, View *view) {
+static int look(Wave *w, Instruction *i, u64 va, View *view) {
     const u64 number = va / LINE_BYTES;
     if (view->line == number && view->from) return 1;
     view->range = memory_at(w, i, va, 4), view->line = number, view->from = NULL;
@@ -32,53 +32,53 @@ static int look(Wave *w, const Instruction *i, u64 va, View *view) {
     if (!settings.caches || i->flags & GLC) {
         if (is_kept) kept->line = 0;
         view->from = memory;
-    } else if (is_kept && draw() % 16)
+    } else if (is_kept && (settings.caches == 2 || draw() % 16))
         return 1;
     else
         memcpy(kept->data, memory, LINE_BYTES), kept->line = number, kept->filled = now;
-    report.from_memory += LINE_BYTES;
+    i->passed += LINE_BYTES;
     return 1;
 }
 
-static inline void check_order(const Wave *w, const Instruction *i, u64 va, u64 stamp, int core, u64 clean) {
+static inline void check_order(const Wave *w, Instruction *i, u64 va, u64 stamp, int core, u64 clean) {
     const u64 when = stamp >> 16;
     if (when <= began && when > settled) found(w, UNORDERED, i, va);
     if (when > clean && (when <= began || (int)(stamp & 0xffff) != core) && settings.caches) found(w, STALE, i, va);
 }
 
-static inline u32 load(Wave *w, const Instruction *i, u64 va, View *view) {
+static inline u32 load(Wave *w, Instruction *i, u64 va, View *view) {
     u32 word = 0;
     if (!look(w, i, va, view)) return 0xdeadbeef;
     memcpy(&word, view->from + va % LINE_BYTES, i->size);
     const u64 stamp = view->range->stamps[(va - view->range->va) / 4];
     if (stamp) check_order(w, i, va, stamp, w->core, i->flags & GLC ? ~0ull : cleaned_at(w->core));
-    report.loaded += i->size;
+    i->loaded += i->size;
     return word;
 }
 
-static u32 load_scalar(Wave *w, const Instruction *i, u64 va) {
+static u32 load_scalar(Wave *w, Instruction *i, u64 va) {
     const Range *range = memory_at(w, i, va, 4);
     if (!range) return 0xdeadbeef;
     check_order(w, i, va, range->stamps[(va - range->va) / 4], -1, scalars_cleaned);
-    report.loaded += 4;
+    i->loaded += 4;
     return *(u32 *)(range->host + (va - range->va));
 }
 
-static u8 *to_store(Wave *w, const Instruction *i, u64 va) {
+static u8 *to_store(Wave *w, Instruction *i, u64 va) {
     Range *range = memory_at(w, i, va, i->size);
     if (!range) return NULL;
     range->stamps[(va - range->va) / 4] = ++now << 16 | w->core;
     return range->host + (va - range->va);
 }
 
-static void store(Wave *w, const Instruction *i, u64 va, u32 word) {
+static void store(Wave *w, Instruction *i, u64 va, u32 word) {
     u8 *memory = to_store(w, i, va);
     Line *kept = &lines[w->core][va / LINE_BYTES % LINES];
     if (memory) memcpy(memory, &word, i->size);
     if (kept->line == va / LINE_BYTES) memcpy(kept->data + va % LINE_BYTES, &word, i->size);
 }
 
-static u32 exchange(Wave *w, const Instruction *i, u64 va, u32 with) {  // an atomic: done where memory is. Returns the old word
+static u32 exchange(Wave *w, Instruction *i, u64 va, u32 with) {  // an atomic: done where memory is. Returns the old word
     u8 *memory = to_store(w, i, va);
     Line *kept = &lines[w->core][va / LINE_BYTES % LINES];
     u32 old = 0;

@@ -4,7 +4,7 @@ static int is_shared(const Pending *p) { return p->i->op >= OP_ds_load; }
 static int is_time(void) { return !settings.late || (settings.late == 1 && draw() & 1); }
 
 // Whether the waves of a workgroup order their accesses of a word by barriers
-static void check_race(Wave *w, const Instruction *i, u32 at) {
+static void check_race(Wave *w, Instruction *i, u32 at) {
     enum { MANY = 0xffff };
     SharedWord *word = &w->group->words[at / 4];
     const u32 barriers = w->group->barriers + 1;  // 0: never
@@ -16,7 +16,7 @@ static void check_race(Wave *w, const Instruction *i, u32 at) {
 }
 
 static void do_shared(Wave *w, Pending *p, int l, u32 k) {
-    const Instruction *i = p->i;
+    Instruction *i = p->i;
     const u32 half = i->flags & TWO ? p->words / 2 : p->words;
     const u32 at = (u32)p->address[l] + (k < half ? k * 4 : (u32)(i->immediate[1] - i->immediate[0]) + (k - half) * 4);
     u32 *data = &p->data[k][l];
@@ -26,7 +26,7 @@ static void do_shared(Wave *w, Pending *p, int l, u32 k) {
     if (i->op == OP_ds_load && !w->group->words[at / 4].is_written) found(w, UNWRITTEN_LDS, i, at);
     check_race(w, i, at);
     u8 *memory = w->group->lds + at;
-    if (i->op == OP_ds_load) memcpy(data, memory, i->size);
+    if (i->op == OP_ds_load) memcpy(data, memory, i->size), i->loaded += i->size;
     else if (i->op == OP_ds_store) memcpy(memory, data, i->size);
     else *(u32 *)memory = atomic_of(i->immediate[1], *(u32 *)memory, *data);
 }
@@ -34,7 +34,7 @@ static void do_shared(Wave *w, Pending *p, int l, u32 k) {
 static void do_sent_of_group(Wave *w);
 
 static void perform(Wave *w, Pending *p) {  // reads or writes memory
-    const Instruction *i = p->i;
+    Instruction *i = p->i;
     View view = {0};
     if (p->done) return;
     p->done = 1;
@@ -51,7 +51,7 @@ static void perform(Wave *w, Pending *p) {  // reads or writes memory
 }
 
 static void finish(Wave *w, Pending *p) {  // registers get what was loaded
-    const Instruction *i = p->i;
+    Instruction *i = p->i;
     for (u32 k = 0, r = i->to.reg; p->loads && k < p->words; k++, r++) {
         if (i->op == OP_scalar_load) {
             w->s[r] = p->data[0][k] ^ broken(i, OF_SCALARS), w->scalar_written[r] = 1, w->scalar_due[r]--;
@@ -68,19 +68,23 @@ static void finish(Wave *w, Pending *p) {  // registers get what was loaded
     free(p);
 }
 
-// Until so many are left. A count above 0 says nothing of scalar loads: it is what may be left of the others
-static void wait_until(Wave *w, Queue *q, int left) {
+// Until so many are left. Returns when the youngest of those waited for was issued, or 0. A count above 0 says nothing of scalar
+// loads: it is what may be left of the others
+static u64 wait_until(Wave *w, Queue *q, int left) {
     int ordered = 0;
+    u64 youngest = 0;
     for (int n = 0; n < q->count; n++) ordered += !left || q->of[n]->i->op != OP_scalar_load;
     for (int n = 0; n < q->count && ordered > left;) {
         Pending *p = q->of[n];
         if (left && p->i->op == OP_scalar_load) n++;
         else {
             perform(w, p);
+            if (p->loads && p->issued > youngest) youngest = p->issued;
             memmove(&q->of[n], &q->of[n + 1], (--q->count - n) * sizeof *q->of);
             finish(w, p), ordered--;
         }
     }
+    return youngest;
 }
 
 static int overlap(const Pending *p, const Pending *q) {
@@ -117,14 +121,15 @@ static void do_sent_of_group(Wave *w) {
             if (of->stores.of[n]->sent) perform_after(of, of->stores.of[n]), perform(of, of->stores.of[n]);
 }
 
-static Pending *issue(Wave *w, Queue *q, const Instruction *i, u64 lanes, u32 words, int loads) {
+static Pending *issue(Wave *w, Queue *q, Instruction *i, u64 lanes, u32 words, int loads) {
     if (q->count == MOST_PENDING) wait_until(w, q, 0);
     Pending *p = malloc(sizeof *p);
-    p->i = i, p->mask = lanes, p->words = words, p->loads = loads, p->done = p->sent = 0, p->low = ~0ull, p->high = 0;
+    p->i = i, p->mask = lanes, p->words = words, p->loads = loads, p->done = p->sent = 0;
+    p->low = ~0ull, p->high = 0, p->issued = w->steps + 1;
     return q->of[q->count++] = p;
 }
 
-static void scalar_load(Wave *w, const Instruction *i) {
+static void scalar_load(Wave *w, Instruction *i) {
     const Operand *base = &i->source[0];
     const u64 va = read_scalar(w, i, base) & ADDRESS, offset = (u64)(i64)i->immediate[0] + read_scalar(w, i, &i->source[1]);
     const u64 limit = base->words == 4 ? w->s[base->reg + 2] : ~0ull;  // of a descriptor
@@ -140,7 +145,7 @@ static void scalar_load(Wave *w, const Instruction *i) {
 }
 
 // Each lane's address. Returns the lanes whose access is inside of the buffer
-static u64 addresses_of(Wave *w, const Instruction *i, u64 *address, u32 bytes) {
+static u64 addresses_of(Wave *w, Instruction *i, u64 *address, u32 bytes) {
     const Operand *o = &i->source[0], *base = &i->source[1];
     const u32 align = i->size < 4 ? i->size : 4, *low = w->v[o->reg], *high = w->v[o->reg + 1];
     const int shared = i->op >= OP_ds_load, global = !shared && i->op >= OP_global_load, buffer = !shared && !global;
@@ -163,7 +168,7 @@ static u64 addresses_of(Wave *w, const Instruction *i, u64 *address, u32 bytes) 
 }
 
 // Memory of the wave's own, done at once: where a lane's registers are too few
-static void scratch(Wave *w, const Instruction *i) {
+static void scratch(Wave *w, Instruction *i) {
     const Operand *o = &i->source[0];
     const int stores = i->op == OP_scratch_store;
     const u32 base = i->immediate[0] + (u32)read_scalar(w, i, &i->source[1]);
@@ -186,7 +191,7 @@ static void hold(Wave *w, Pending *p, const Operand *o, u32 first) {  // what is
     for (int l = 0; p->i->flags & D16_HIGH && l < MOST_LANES; l++) p->data[0][l] >>= 16;
 }
 
-static void expect(Wave *w, const Instruction *i, const Queue *other, u64 lanes) {  // garbage until it is waited for
+static void expect(Wave *w, Instruction *i, const Queue *other, u64 lanes) {  // garbage until it is waited for
     for (u32 r = i->to.reg; r < (u32)i->to.reg + i->to.words; r++) {
         if (w->due[r]++ && is_due(w, other, r, lanes)) found(w, EARLY_WRITE, i, r);
         for (int l = 0; !(i->flags & (D16 | D16_HIGH)) && l < w->width; l++)
@@ -194,7 +199,7 @@ static void expect(Wave *w, const Instruction *i, const Queue *other, u64 lanes)
     }
 }
 
-static void vector_memory(Wave *w, const Instruction *i) {
+static void vector_memory(Wave *w, Instruction *i) {
     const int shared = i->op >= OP_ds_load, reads = i->op == OP_buffer_load || i->op == OP_global_load || i->op == OP_ds_load;
     const int atomic = i->op == OP_buffer_atomic || i->op == OP_global_atomic, loads = reads || (atomic && i->flags & GLC);
     const u32 words = i->to.words + (reads ? 0 : i->to2.words), bytes = words > 1 ? 4 * words : i->size;

@@ -17,12 +17,12 @@ typedef uint8_t u8; typedef uint16_t u16; typedef uint32_t u32; typedef uint64_t
 typedef int8_t i8; typedef int16_t i16; typedef int32_t i32; typedef int64_t i64;
 #include "shared.h"
 #include "numbers.h"
-enum { MOST_LANES = 64, MOST_PENDING = 64, LINE_BYTES = 128, LINES = 64, SCALARS = 128, SCRATCH_WORDS = 64 };
+enum { MOST_LANES = 64, MOST_PENDING = 64, LINE_BYTES = 128, LINES = 256, SCALARS = 128, SCRATCH_WORDS = 64 };
 #define LOW32 0xffffffffull
 #define ADDRESS 0xffffffffffffull   // of a pointer; the rest repeats its highest bit
 
 // How hostile the GPU is. late: loads and stores end at once (0), at any time (1), as late as they may (2). caches: a core keeps lines
-// until they are invalidated. inexact: functions are wrong by what the guide allows, always alike for the same argument. resident:
+// until they are invalidated (2), or some time before (1). inexact: functions are wrong by what the guide allows, always alike for the same argument. resident:
 // workgroups at once. budget: instructions of a wave.
 // broken: the instruction, by its number in the table, that gives wrong bits wherever it runs
 static struct { long seed, late, caches, inexact, resident, budget, broken; } settings = {1, 1, 1, 1, 1024, 20000000, -1};
@@ -39,23 +39,24 @@ typedef struct Program {
     Instruction *instructions;
 } Program;
 
-// A load, store or atomic under way. done: memory was read or written. sent: its order among the core's accesses is fixed
+// A load, store or atomic under way. done: memory was read or written. sent: its order among the core's accesses is fixed. issued:
+// the wave's steps until then
 typedef struct {
-    const Instruction *i;
+    Instruction *i;
     u8 loads, done, sent;
     u32 words;
-    u64 mask, low, high, address[MOST_LANES];
+    u64 issued, mask, low, high, address[MOST_LANES];
     u32 data[4][MOST_LANES];
 } Pending;
 typedef struct { Pending *of[MOST_PENDING]; int count; } Queue;
 
-// due: loads under way. The queues are what vmcnt, lgkmcnt and vscnt count
+// due: loads under way. The queues are what vmcnt, lgkmcnt and vscnt count. waited: the steps until the last waits
 typedef struct Group Group;
 typedef struct {
     Group *group;
     int index, state, pc, width, core, scc;
     u32 pace, s[SCALARS], (*v)[MOST_LANES];
-    u64 steps;
+    u64 steps, waited[2];
     u8 scalar_written[SCALARS], scalar_due[SCALARS], written[256], due[256];
     Queue loads, shared, stores;
     u32 (*scratch)[MOST_LANES];

@@ -1,14 +1,14 @@
 // Registers, and what is found where they are read and written: never written, or a load to them is under way.
 static Report report;
 
-static void found(const Wave *w, u32 kind, const Instruction *i, u64 detail) {  // each kind and place once, with a count
+static void found(const Wave *w, u32 kind, Instruction *i, u64 detail) {  // each kind and place once, with a count
     const int pc = i ? i->pc : -1;
     for (u32 n = 0; n < report.found_count; n++)
         if (report.found[n].kind == kind && report.found[n].pc == pc) return (void)report.found[n].count++;
     if (report.found_count < MOST_FOUND) report.found[report.found_count++] = (Found){kind, pc, w ? w->group->number : 0, 1, detail};
 }
 
-static inline u32 broken(const Instruction *i, u32 bits) { return i->op == settings.broken ? bits : 0; }  // what is wrong of a result
+static inline u32 broken(Instruction *i, u32 bits) { return i->op == settings.broken ? bits : 0; }  // what is wrong of a result
 enum { OF_LANES = 0x00100010, OF_SCALARS = 4 };
 
 static inline u64 exec_of(const Wave *w) { return w->width == 64 ? (u64)w->s[EXEC + 1] << 32 | w->s[EXEC] : w->s[EXEC]; }
@@ -26,18 +26,18 @@ static int is_due(const Wave *w, const Queue *q, u32 reg, u64 lanes) {
     return 0;
 }
 
-static void check_due(Wave *w, u32 kind, const Instruction *i, u32 reg) {
+static void check_due(Wave *w, u32 kind, Instruction *i, u32 reg) {
     if (is_due(w, &w->loads, reg, exec_of(w)) || is_due(w, &w->shared, reg, exec_of(w))) found(w, kind, i, reg);
 }
 
-static void check_vector(Wave *w, const Instruction *i, u32 reg, u32 words) {
+static void check_vector(Wave *w, Instruction *i, u32 reg, u32 words) {
     for (u32 r = reg; r < reg + words; r++) {
         if (w->due[r]) check_due(w, EARLY_READ, i, r);
         if (!w->written[r] && exec_of(w)) found(w, UNWRITTEN_VECTOR, i, r);
     }
 }
 
-static u64 read_scalar(Wave *w, const Instruction *i, const Operand *o) {
+static u64 read_scalar(Wave *w, Instruction *i, const Operand *o) {
     if (o->kind == CONSTANT) return o->words == 2 ? (u64)(i64)(i32)o->value : o->value;
     if (o->kind != SCALAR || o->reg == NULL_REG) return 0;
     if (o->reg == SCC_REG) return w->scc;
@@ -49,7 +49,7 @@ static u64 read_scalar(Wave *w, const Instruction *i, const Operand *o) {
     return words == 2 ? (u64)w->s[o->reg + 1] << 32 | w->s[o->reg] : w->s[o->reg];
 }
 
-static void write_scalar(Wave *w, const Instruction *i, const Operand *o, u64 value) {
+static void write_scalar(Wave *w, Instruction *i, const Operand *o, u64 value) {
     if (o->kind != SCALAR || o->reg == NULL_REG) return;
     value ^= broken(i, OF_SCALARS);
     for (int n = 0; n < (o->words >= 2 ? 2 : 1); n++) {
@@ -59,14 +59,14 @@ static void write_scalar(Wave *w, const Instruction *i, const Operand *o, u64 va
     }
 }
 
-static u64 read_lanes(Wave *w, const Instruction *i, const Operand *o) {  // a bit of each lane
+static u64 read_lanes(Wave *w, Instruction *i, const Operand *o) {  // a bit of each lane
     Operand mask = *o;
     mask.words = w->width / 32;
     return read_scalar(w, i, &mask) & (w->width == 64 ? ~0ull : LOW32);
 }
 
 // A source's word in each lane, with its modifiers: the register's own memory if there are none
-static const u32 *read_vector(Wave *w, const Instruction *i, const Operand *o, u32 *copy) {
+static const u32 *read_vector(Wave *w, Instruction *i, const Operand *o, u32 *copy) {
     if (o->kind == VECTOR) {
         check_vector(w, i, o->reg, 1);
         if (!o->modifiers) return w->v[o->reg];
@@ -86,7 +86,7 @@ static const u32 *read_vector(Wave *w, const Instruction *i, const Operand *o, u
     return copy;
 }
 
-static void write_vector(Wave *w, const Instruction *i, u32 reg, const u32 *words) {
+static void write_vector(Wave *w, Instruction *i, u32 reg, const u32 *words) {
     if (w->due[reg]) check_due(w, EARLY_WRITE, i, reg);
     const u64 lanes = exec_of(w);
     w->written[reg] = 1;

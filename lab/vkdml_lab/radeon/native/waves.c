@@ -14,7 +14,7 @@ static int branches(const Wave *w, u16 op) {
 }
 
 // Instructions between lanes and scalars, or across lanes
-static void across_lanes(Wave *w, const Instruction *i, u32 *result, u32 *second) {
+static void across_lanes(Wave *w, Instruction *i, u32 *result, u32 *second) {
     const Operand *from = &i->source[0];
     const u64 lanes = exec_of(w);
     u32 lane = i->source[1].kind ? (u32)read_scalar(w, i, &i->source[1]) & (w->width - 1) : lanes ? __builtin_ctzll(lanes) : 0;
@@ -30,7 +30,17 @@ static void across_lanes(Wave *w, const Instruction *i, u32 *result, u32 *second
     }
 }
 
-static void other(Wave *w, const Instruction *i, u32 *result, u32 *second, const Dispatch *d) {
+// "S_WAITCNT", counting waits for loads that were issued since the last one, and the instructions since the youngest
+static void wait_for_loads(Wave *w, Instruction *i) {
+    Queue *const queues[] = {&w->loads, &w->shared};
+    for (int n = 0; n < 2; n++) {
+        const u64 youngest = wait_until(w, queues[n], i->immediate[n]);
+        if (youngest <= w->waited[n]) continue;  // a wait behind it has seen it come
+        i->waited[n]++, i->ahead[n] += w->steps - youngest, w->waited[n] = w->steps;
+    }
+}
+
+static void other(Wave *w, Instruction *i, u32 *result, u32 *second, const Dispatch *d) {
     switch (i->op) {
     case OP_nothing: case OP_buffer_gl1_inv: break;  // a GPU's middle cache has nothing that its first one had not
     case OP_buffer_gl0_inv: cleaned[w->core] = ++now; break;
@@ -39,7 +49,7 @@ static void other(Wave *w, const Instruction *i, u32 *result, u32 *second, const
         w->state = OVER;
         break;
     case OP_s_barrier: if (d->waves > 1) w->state = AT_BARRIER; break;
-    case OP_s_waitcnt: wait_until(w, &w->loads, i->immediate[0]), wait_until(w, &w->shared, i->immediate[1]); break;
+    case OP_s_waitcnt: wait_for_loads(w, i); break;
     case OP_s_waitcnt_vscnt: wait_until(w, &w->stores, i->immediate[0]); break;
     case OP_s_waitcnt_depctr: if (!(i->immediate[0] >> 2 & 7) && !(d->wgp && d->waves > 1)) send_all(w); break;
     case OP_s_getpc_b64: write_scalar(w, i, &i->to, d->program->va + i->pc + 4); break;
@@ -52,10 +62,10 @@ static void other(Wave *w, const Instruction *i, u32 *result, u32 *second, const
 }
 
 static void step(Wave *w, const Dispatch *d) {
-    const Instruction *i = &d->program->instructions[w->pc];
+    Instruction *i = &d->program->instructions[w->pc];
     u32 result[MOST_LANES], second[MOST_LANES];
     int next = w->pc + 1;
-    d->program->instructions[w->pc].runs++;
+    i->runs++;
     if (w->stores.count && draw() % (settings.late == 2 ? 1024 : 16) == 0) some_store(w);
     if (i->op <= LAST_VECTOR) {
         vector(w, i, result);
@@ -157,7 +167,7 @@ static void run_waves(const Dispatch *d) {
             Wave *drawn = &groups[live[draw() % living]].waves[draw() % d->waves];
             if (drawn->state == RUNS && (tries > 50 || draw() % 1000 <= drawn->pace)) w = drawn;
         }
-        const Instruction *i = NULL;
+        Instruction *i = NULL;
         for (int burst = bursts[draw() % 6]; burst && w->state == RUNS; burst--, w->steps++, report.executed++) {
             i = &d->program->instructions[w->pc];
             step(w, d);

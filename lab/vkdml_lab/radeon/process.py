@@ -1,4 +1,4 @@
-"""The emulator in this process, which runs under `vkdml radeon`: how hostile it is, its programs, and what it found."""
+"""The emulator in this process, which runs under `vkdml radeon`: its settings, programs with counts, and findings."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from functools import cache
 
 from vkdml_lab.radeon.structures import FINDINGS, NOTED, Instruction
 
-SETTINGS = ["seed", "late", "caches", "inexact", "resident", "budget", "broken"]  # in the order of native/radeon.c, which explains them
+SETTINGS = ["seed", "late", "caches", "inexact", "resident", "budget", "broken"]  # in the order of native/radeon.c
 
 
 class Program(ctypes.Structure):
     """A program for the code at an address; its instructions may be changed while nothing is executed."""
 
 
-Program._fields_ = [("next", ctypes.POINTER(Program)), ("va", ctypes.c_uint64), ("wave", ctypes.c_uint32), ("bytes", ctypes.c_uint32),
-                    ("number", ctypes.c_uint32), ("count", ctypes.c_uint32), ("registers", ctypes.c_uint32), ("code", ctypes.c_void_p),
-                    ("instructions", ctypes.POINTER(Instruction))]
+Program._fields_ = [
+    ("next", ctypes.POINTER(Program)), ("va", ctypes.c_uint64),
+    *((name, ctypes.c_uint32) for name in ("wave", "bytes", "number", "count", "registers")),
+    ("code", ctypes.c_void_p), ("instructions", ctypes.POINTER(Instruction))]
 
 
 @cache

@@ -1,0 +1,59 @@
+"""lab/vkdml_lab/gpu/executed.py, with made-up counts of a little kernel."""
+
+import numpy as np
+import pytest
+
+from lab.tests.test_gpu_assembly import AMD
+from lab.tests.test_gpu_model import GPU
+from vkdml.planning.dispatches import Dispatch
+from vkdml_lab.gpu.assembly import LOAD, parse
+from vkdml_lab.gpu.cases import Case
+from vkdml_lab.gpu.compiler import Pipeline
+from vkdml_lab.gpu.executed import compare, names_of, taken
+from vkdml_lab.gpu.loops import loops, of_products
+from vkdml_lab.gpu.measure import FLOW, Part
+from vkdml_lab.gpu.model import estimate
+from vkdml_lab.gpu.steps import LoopStep
+
+SUBGROUPS, LOOKS, TRIPS = 4, 3, 10
+PIPELINE = Pipeline("gpu/gru_flow", 1.0, "", 32, {"subgroups": 16}, True, AMD)
+STEP = LoopStep(True, (TRIPS,))
+PART = Part(GPU, Case("gru", (5, 1, 64, 64)), FLOW, Dispatch("gpu/gru_flow", {"WORKGROUP": 64}, {}, (), (2, 1, 1)), PIPELINE, STEP,
+            estimate(GPU, PIPELINE, STEP, 2, 64))
+
+
+def counted(**changes):
+    """Counts as the model takes them to be, after looks in vain. changes: other runs, by a part of an instruction's text."""
+    blocks = parse(AMD)
+    times = {id(one): runs * (LOOKS if waits else 1) for one, runs, waits in taken(of_products(loops(blocks)), STEP.trips)}
+    names, rows = [], []
+    for one in [one for block in blocks for one in block.instructions]:
+        runs = SUBGROUPS * next((of for part, of in changes.items() if part in one.text), times.get(id(one), 0))
+        waits = [runs * (LOAD in one.waits), runs * ("lgkmcnt" in one.text)]
+        names += names_of(one)
+        rows += [[runs, 32 * one.size * runs, 128 * runs * (one.kind == LOAD), *waits, *(5 * count for count in waits)]] * len(names_of(one))
+    return {tuple(names): np.array(rows)}
+
+
+def test_what_was_counted_beside_the_model():
+    row = compare(PART, counted())
+    # BB1, BB4, and ten times BB3, in which one instruction is two
+    assert row["instructions"] == f"{4 + 7 * TRIPS} / {4 + 7 * TRIPS}"
+    assert row["scalars"] == f"{3 + 2 * TRIPS} / {3 + 2 * TRIPS}"
+    assert row["loads"] == row["from shared"] == f"{TRIPS} / {TRIPS}"
+    assert row["bytes"] == row["bytes from shared"] == f"{16 * 32 * TRIPS} / {16 * 32 * TRIPS}"
+    assert row["past a cache"] == f"{128 * TRIPS}"
+    assert row["waits for memory"] == f"{TRIPS + 1} / {TRIPS + 1}"
+    assert row["for shared"] == "0 / 0", "what comes from memory takes longer"
+    assert (row["looks"], row["of looks"], row["do not run"]) == (f"{LOOKS}", f"{4 * LOOKS} / 4", "0")
+
+
+def test_what_does_not_run():
+    row = compare(PART, counted(v_add_f32=0))
+    assert row["instructions"] == f"{3 + 7 * TRIPS} / {4 + 7 * TRIPS}"
+    assert row["do not run"] == "1"
+
+
+def test_a_program_that_did_not_run():
+    with pytest.raises(LookupError, match="did not run"):
+        compare(PART, {("s_endpgm",): np.zeros((1, 7))})

@@ -1,0 +1,186 @@
+"""What steps execute: the instructions that the emulated RX 7900 XTX counts, next to those that the model takes them to run.
+
+    python -m vkdml_lab.gpu.executed [--drivers DIR]
+
+Two runs of few steps differ by what steps alone do. Nothing here is a time: the emulator has none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vkdml.laboratory import Run, Trial, ceil_div, plan, random_memory
+from vkdml_lab.gpu.assembly import BESIDE, BRANCH, LOAD, SHARED, SHARED_STORE, STORE, Instruction, parse
+from vkdml_lab.gpu.cases import Case
+from vkdml_lab.gpu.compiler import Compiler, as_of_a_real_one
+from vkdml_lab.gpu.drivers import FETCHED
+from vkdml_lab.gpu.gpus import GPUS
+from vkdml_lab.gpu.loops import Loop, loops, of_products
+from vkdml_lab.gpu.measure import BARRIER, FLOW, FORCED, SEQUENCE, Part, parts
+from vkdml_lab.gpu.model import LATENCY
+from vkdml_lab.radeon import decoder, process
+from vkdml_lab.radeon.instructions import NAMES
+from vkdml_lab.reports import table
+
+NAME = "rx7900xtx"
+PLANS = [(Case("gru", (100, 1, 64, 64)), SEQUENCE), (Case("gru", (100, 1, 256, 256)), FLOW),
+         (Case("gru", (100, 1, 256, 256)), BARRIER), (Case("lstm", (100, 1, 256, 256)), FLOW),
+         (Case("gru", (100, 1, 1024, 1024)), FLOW)]
+STEPS = (3, 5)
+NOTE = """Of a subgroup in a step on the emulated RX 7900 XTX: what was counted / what the model takes it to be. Waits are those
+before which it issued fewer instructions than a load takes cycles. "Do not run": of the model's instructions, those that never
+ran. Looks: how often it looked for what others store; "of looks": the instructions of all looks, where the model has one."""
+Names = tuple[str, ...]
+Counts = np.ndarray  # of each instruction: runs, bytes loaded, bytes past the cache, waits and the instructions before them
+
+
+# In a process with the emulated GPU
+
+def _so_far() -> dict[Names, Counts]:
+    """The counts of each program, by the names of its instructions."""
+    found: dict[Names, Counts] = {}
+    for program in process.programs():
+        made = program.instructions[:program.count]
+        names = tuple(NAMES[one.op] for one in made)
+        found[names] = found.get(names, 0) + np.array([
+            [one.runs, one.loaded, one.passed, *one.waited, *one.ahead] for one in made], np.int64)
+    return found
+
+
+def _count(case: Case, name: str) -> dict[Names, Counts]:
+    """The counts of a step of all workgroups."""
+    from vkdml import Device
+
+    gpu, counts = Device().gpu, [_so_far()]
+    info = as_of_a_real_one(GPUS[NAME], gpu.info)
+    process.change(late=0, caches=2)
+    for steps in STEPS:
+        problem = replace(case, sizes=(steps, *case.sizes[1:])).problem
+        run = Run(Trial(gpu, problem, random_memory(problem)), plan(problem, info, FORCED[name]))
+        run.execute()
+        assert not process.found()
+        assert not run.timed_out
+        counts.append(_so_far())
+    before, few, many = counts
+    return {names: ((of_many - 2 * few.get(names, 0) + before.get(names, 0)) / (STEPS[1] - STEPS[0]))
+            for names, of_many in many.items()}
+
+
+def inside(number: int) -> None:
+    """Prints the counts of one of PLANS."""
+    print(json.dumps([[names, counts.tolist()] for names, counts in _count(*PLANS[number]).items() if counts.any()]))
+
+
+# In the process that compares
+
+def names_of(instruction: Instruction) -> list[str]:
+    """The emulator's names of an instruction, or of two that run together."""
+    return [NAMES[one.op] for one in decoder.program([(0, instruction.text.split(";")[0], None)])]
+
+
+def taken(loop: Loop, trips: tuple[int, ...], waits: bool = False) -> Iterator[tuple[Instruction, int, bool]]:
+    """Each instruction of a step, how often the model takes it to run, and whether it is in a loop that waits for others."""
+    for item in loop.body:
+        if isinstance(item, Instruction):
+            yield item, 1, waits
+        elif item.has_products and trips:
+            yield from ((one, trips[0] * times, is_wait) for one, times, is_wait in taken(item, trips[1:], waits))
+        else:
+            run = set() if item.waits_for_counter else {id(one) for one in item.at_once.instructions}
+            is_wait = waits or (not item.has_products and any(one.kind == LOAD and one.coherent for one in item.instructions))
+            for one, times, inner in taken(item, trips, is_wait):
+                yield one, times if id(one) in run else 0, inner
+
+
+def compare(part: Part, programs: dict[Names, Counts]) -> dict[str, Any]:
+    """A row of the table: of a step of a subgroup, what was counted and, behind a stroke, what the model takes it to be. Raises
+    LookupError if the part's program did not run.
+    """
+    blocks, step, estimate, width = parse(part.pipeline.assembly), part.step, part.estimate, part.pipeline.width
+    assert blocks
+    assert step
+    assert estimate
+    whole, listed = loops(blocks), [one for block in blocks for one in block.instructions]
+    last = max(n for n, one in enumerate(listed) if one.text.startswith("s_endpgm"))  # padding stands behind it
+    names = {id(one): names_of(one) for one in listed[:last + 1]}
+    counts = programs.get(tuple(name for of_one in names.values() for name in of_one))
+    if counts is None:
+        raise LookupError(f"{part.case.name} {part.plan}: its program did not run")
+    counts = counts / (part.workgroups * ceil_div(part.dispatch.constants["WORKGROUP"], width))
+    counted_of = dict(zip(names, counts[np.cumsum([0, *map(len, names.values())])[:-1]], strict=True))
+    both = defaultdict[str, np.ndarray](lambda: np.zeros(2))
+    looks = 0.0
+    for one, times, is_wait in taken(of_products(whole) if step.is_loop else whole, step.trips):
+        runs, loaded, passed, *waits = counted_of[id(one)]
+        for kind, waited, ahead in ((LOAD, waits[0], waits[2]), (SHARED, waits[1], waits[3])):
+            if ahead * ceil_div(width, 32) < waited * LATENCY[kind]:
+                both[f"{kind} waits"] += min(waited, times) if is_wait else waited, 0
+                break  # meanwhile, what is in shared memory comes too
+        if is_wait:
+            both["instructions of looks"] += runs, times
+            looks = max(looks, runs * (one.kind == LOAD))
+            continue
+        both["instructions"] += runs, times
+        both[f"{one.kind} instructions"] += runs, times
+        both["do not run"] += times * (runs == 0), 0
+        both[f"{one.kind} bytes"] += loaded, times * one.size * (1 if one.uniform else width)
+        both["passed"] += passed, 0
+    for kind in (LOAD, SHARED):
+        both[f"{kind} waits"][1] = estimate.step.totals[f"{kind} waits"]
+
+    def cell(*kinds: str) -> str:
+        counted, model = sum((both[kind] for kind in kinds), np.zeros(2))
+        return f"{counted:.4g} / {model:.4g}"
+
+    return {
+        "case": part.case.name, "plan": part.plan, "lanes": width, "instructions": cell("instructions"),
+        "scalars": cell(*(f"{kind} instructions" for kind in (BESIDE, BRANCH))),
+        "loads": cell(f"{LOAD} instructions"), "from shared": cell(f"{SHARED} instructions"),
+        "stores": cell(*(f"{kind} instructions" for kind in (STORE, SHARED_STORE))),
+        "bytes": cell(f"{LOAD} bytes"), "bytes from shared": cell(f"{SHARED} bytes"),
+        "past a cache": f"{both['passed'][0]:.4g}", "waits for memory": cell(f"{LOAD} waits"),
+        "for shared": cell(f"{SHARED} waits"), "do not run": f"{both['do not run'][0]:.4g}",
+        "looks": f"{looks:.3g}", "of looks": cell("instructions of looks")}
+
+
+def rows(drivers: Path, plans: Iterable[tuple[Case, str]] = PLANS) -> Iterator[dict[str, Any]]:
+    """The table of these of PLANS. Raises RuntimeError where the emulator cannot run."""
+    compiler = Compiler(GPUS[NAME], drivers)
+    info = compiler.device_info()
+    for case, name in plans:
+        command = [sys.executable, "-m", "vkdml", "radeon", "--gpu", NAME, "--drivers", str(drivers),
+                   "python", "-m", "vkdml_lab.gpu.executed", "--inside", str(PLANS.index((case, name)))]
+        child = subprocess.run(command, capture_output=True, text=True)
+        if child.returncode:
+            raise RuntimeError(f"{case.name} {name}: the process ended with {child.returncode}: {child.stderr[-2000:]}")
+        programs = {tuple(names): np.array(counts) for names, counts in json.loads(child.stdout.splitlines()[-1])}
+        for part in parts(compiler, info, case, {name: FORCED[name]}):
+            if isinstance(part, Part) and part.is_loop and part.plan == name:
+                yield compare(part, programs)
+    compiler.close()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m vkdml_lab.gpu.executed", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--drivers", type=Path, default=FETCHED, help="what lab/vkdml_lab/gpu/fetch made (.gpu-drivers)")
+    parser.add_argument("--inside", type=int, help=argparse.SUPPRESS)  # the plan that this process counts
+    arguments = parser.parse_args()
+    if arguments.inside is not None:
+        inside(arguments.inside)
+    else:
+        print(table(rows(arguments.drivers)))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
