@@ -22,7 +22,7 @@ from markupsafe import Markup
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = ["vkdml", "vkdml.onnx", "vkdml.torch", "vkdml.pydirectml", "vkdml.errors", "vkdml.reference"]
 FIRST = "README.md"
-PAGES = ["docs/README.md", "docs/install.md", "docs/new-gpu.md", "docs/faces/*.md", "docs/gru.md", "docs/caches.md",
+PAGES = ["docs/README.md", "docs/install.md", "docs/new-gpu.md", "docs/recipes/*.md", "docs/faces/*.md", "docs/gru.md", "docs/caches.md",
          "docs/*.md", "docs/kernels/*.md", "shaders/README.md", "tools/kp/README.md", "lab/README.md",
          "lab/vkdml_lab/radeon/README.md", "docs/bench/*.md", "CONTRIBUTING.md",
          "CHANGELOG.md", "SECURITY.md"]
@@ -72,7 +72,7 @@ def site_path(path: str) -> str:
 
 
 def title(path: str) -> str:
-    return (ROOT / path).read_text().partition("\n")[0].lstrip("# ")
+    return (ROOT / path).read_text().partition("\n")[0].lstrip("# ").replace("`", "")
 
 
 def _with_links(path: str, page: str, folder: Path) -> str:
