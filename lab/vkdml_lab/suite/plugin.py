@@ -3,6 +3,7 @@
 import gc
 import os
 import re
+import signal
 import time
 from collections import defaultdict
 from dataclasses import replace
@@ -42,6 +43,8 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # by a script's shell, in the background: tests interrupt themselves
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.setdefault("VKDML_TUNING", "off")  # on a GPU, too, a test's plan is the same on each run
     os.environ.setdefault("VKDML_SELFTEST", "off")  # what it finds would be kept in the user's cache
     support.base_seed = config.getoption("--seed")
