@@ -275,11 +275,10 @@ class Commands:
         for run in self._submissions(due).runs:
             run()
         late = [attempt for attempt in attempts if attempt.gave_up()] if self._is_repeatable else []
-        if late:
-            for attempt in late:
-                attempt.clear()
-            for run in self._submissions(due, tries=False).runs:
-                run()
+        for attempt in late:
+            attempt.clear()
+        for run in self._submissions(due, tries=False).runs if late else ():
+            run()
         _clear.update(flags)
 
     @property
