@@ -38,18 +38,8 @@ _OUT_OF_MEMORY = ("OutOfHostMemory", "OutOfDeviceMemory", "OutOfPoolMemory")
 
 _drivers: WeakSet[Driver] = WeakSet()
 
-_calling: list[int] = []  # a thread's id for each call into C++ that it is in
-_ending: int | None = None  # the thread that ends the process
-
 # The end of a process waits so many seconds at most for other threads' calls, and then for submissions
 _FOR_CALLS, _FOR_SUBMISSIONS = 5, 2
-
-
-def _in_child() -> None:
-    _calling[:] = [thread for thread in _calling if thread == threading.get_ident()]
-
-
-os.register_at_fork(after_in_child=_in_child)
 
 
 class Calls:
@@ -59,15 +49,29 @@ class Calls:
     Otherwise Python would end a daemon thread on its return from the call, which aborts the process.
     """
 
+    def __init__(self) -> None:
+        self._threads: list[int] = []  # a thread's id for each call that it is in
+        self._ending: int | None = None  # the thread that ends the process
+        os.register_at_fork(after_in_child=self._in_child)
+
     def __enter__(self) -> None:
         thread = threading.get_ident()
-        _calling.append(thread)  # before the check, as the process may begin to end in between
-        if _ending is not None and _ending != thread and _calling.count(thread) == 1:
+        self._threads.append(thread)  # before the check, as the process may begin to end in between
+        if self._ending is not None and self._ending != thread and self._threads.count(thread) == 1:
             self.__exit__()
             raise SystemExit
 
     def __exit__(self, *raised: object) -> None:
-        _calling.remove(threading.get_ident())
+        self._threads.remove(threading.get_ident())
+
+    def _in_child(self) -> None:
+        self._threads[:] = [thread for thread in self._threads if thread == threading.get_ident()]
+
+    def end(self) -> float:
+        """Let no other thread enter, and wait for those inside. Returns the time until which this may wait."""
+        self._ending, until = threading.get_ident(), time.monotonic() + _FOR_CALLS
+        _wait(lambda: not set(self._threads) - {self._ending}, until)
+        return until
 
 
 calls = Calls()
@@ -80,11 +84,7 @@ finalize(calls, id, None).atexit = False
 @atexit.register
 def _end() -> None:
     """End the process: wait for other threads' calls and for submissions, but not long, as they may never end."""
-    global _ending
-    _ending = threading.get_ident()
-    until = time.monotonic() + _FOR_CALLS
-    _wait(lambda: not set(_calling) - {_ending}, until)
-    until = min(until, time.monotonic() + _FOR_SUBMISSIONS)
+    until = min(calls.end(), time.monotonic() + _FOR_SUBMISSIONS)
     for driver in _drivers:
         _wait(driver.has_ended, until)
         driver.abandon()

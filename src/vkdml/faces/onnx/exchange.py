@@ -12,6 +12,7 @@ import traceback
 from itertools import count
 from typing import Any
 
+from ...engine.vulkan.driver import Calls
 from ...planning.options import Options
 from ..directml.device import Device
 
@@ -21,6 +22,7 @@ _KEPT = 64  # exceptions that no caller has taken yet
 _errors: dict[int, BaseException] = {}  # by number
 _numbers = count(1)
 under_way: dict[Any, Any] = {}  # what asynchronous runs will call, with what they are fed
+runs = Calls()  # of sessions, each of which comes back from C++ before the process may end
 streaming = threading.local()  # .steps: the nodes of this thread's stream, by the node in whose place they run
 
 

@@ -19,7 +19,7 @@ import onnxruntime
 from ...errors import InvalidArgumentError, MissingPackageError, install_line
 from ..sessions import open_device
 from .assignment import DEVICE, ONNXRUNTIME, AssignedNode
-from .exchange import PROVIDER, creation, message, under_way
+from .exchange import PROVIDER, creation, message, runs, under_way
 from .nodes import RecurrentNode
 from .programs import DTYPES, NodeGraph, groups
 from .runs import DeviceRun
@@ -123,4 +123,5 @@ def _end() -> None:
     """Wait for what calls back, at Python's end; then nothing begins any more in other threads."""
     while under_way:
         time.sleep(0.01)
+    runs.end()
     _extension.end()

@@ -24,7 +24,7 @@ from ...planning.options import Options
 from ..directml.device import Device
 from ..sessions import open_device, shapes_to_warm_up
 from .assignment import DEVICE, Assignment
-from .exchange import PROVIDER, creation, original, under_way
+from .exchange import PROVIDER, creation, original, runs, under_way
 from .session_streams import SessionStream
 
 _BOTH = [PROVIDER, "CPUExecutionProvider"]
@@ -46,10 +46,11 @@ def _raising(method: Callable[..., Any]) -> Callable[..., Any]:
     """A method of onnxruntime's that raises our exceptions as they were raised."""
     @wraps(method)
     def call(*arguments: Any, **named: Any) -> Any:
-        try:
-            return method(*arguments, **named)
-        except Exception as error:
-            _raise(error)
+        with runs:
+            try:
+                return method(*arguments, **named)
+            except Exception as error:
+                _raise(error)
     return call
 
 
