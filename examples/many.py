@@ -105,9 +105,7 @@ def main(arguments: list[str] | None = None) -> list[Score]:
     parser.add_argument("--on", choices=WITH, default="dask", help="what passes the recordings on")
     parser.add_argument("--scheduler", metavar="ADDRESS", help="of a cluster; by default, a process for each device here")
     chosen = parser.parse_args(arguments)
-    recordings = sorted(chosen.folder.glob("*.wav"))
-    if not recordings:
-        raise SystemExit(f"{chosen.folder}: no .wav file")
+    recordings = speech.wav_files(chosen.folder)
     session = InferenceSession(file_in_package(*voice_activity.MODEL).read_bytes())
     scores = WITH[chosen.on](session, recordings, chosen.scheduler)
     for found in scores:

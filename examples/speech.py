@@ -39,7 +39,12 @@ def recordings(folder: Path | None) -> dict[str, np.ndarray]:
     """
     if folder is None:
         return {voice: load(None, voice) for voice in VOICES}
-    found = {path.name: load(path) for path in sorted(folder.glob("*.wav"))}
+    return {path.name: load(path) for path in wav_files(folder)}
+
+
+def wav_files(folder: Path) -> list[Path]:
+    """The WAV files in a folder, in order of their names. Raises SystemExit if there is none."""
+    found = sorted(folder.glob("*.wav"))
     if not found:
         raise SystemExit(f"{folder}: no .wav file")
     return found
