@@ -49,6 +49,7 @@ class Calls:
     Otherwise Python would end a daemon thread on its return from the call, which aborts the process.
     """
 
+    _until = float("inf")  # when the process waits no longer for calls of any kind
     def __init__(self) -> None:
         self._threads: list[int] = []  # a thread's id for each call that it is in
         self._ending: int | None = None  # the thread that ends the process
@@ -69,9 +70,9 @@ class Calls:
 
     def end(self) -> float:
         """Let no other thread enter, and wait for those inside. Returns the time until which this may wait."""
-        self._ending, until = threading.get_ident(), time.monotonic() + _FOR_CALLS
-        _wait(lambda: not set(self._threads) - {self._ending}, until)
-        return until
+        self._ending, Calls._until = threading.get_ident(), min(Calls._until, time.monotonic() + _FOR_CALLS)
+        _wait(lambda: not set(self._threads) - {self._ending}, Calls._until)
+        return Calls._until
 
 
 calls = Calls()
