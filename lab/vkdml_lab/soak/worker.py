@@ -11,6 +11,7 @@ import ctypes
 import gc
 import json
 import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -138,7 +139,12 @@ def taken() -> dict[str, float]:
 
 
 def warm_up(operators: Sequence[Operator], steps: Sequence[int], rows: Sequence[int], seeds: Sequence[int]) -> None:
-    """Make what is compiled and kept for each kind of a life's calls: it may not meet all of them in its first third."""
+    """Make what is compiled and kept for each kind of a life's calls: it may not meet all of them in its first third.
+
+    PyTorch starts its threads with the first large array, which may come late.
+    """
+    if torch := sys.modules.get("torch"):
+        torch.ones(2**18).exp()
     faces = [(name, face) for name, face in FACES.items() if face.keeps_wrong]
     for (name, face), operator, t, b, layout, strided in product(faces, operators, steps, rows, range(2), (False, True)):
         call = Call(name, operator, t, b, layout=layout, strided=strided, seed=seeds[0])
