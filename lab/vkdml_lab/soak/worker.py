@@ -146,8 +146,9 @@ def warm_up(operators: Sequence[Operator], steps: Sequence[int], rows: Sequence[
     if torch := sys.modules.get("torch"):
         torch.ones(2**18).exp()
     faces = [(name, face) for name, face in FACES.items() if face.keeps_wrong]
-    for (name, face), operator, t, b, layout, strided in product(faces, operators, steps, rows, range(2), (False, True)):
-        call = Call(name, operator, t, b, layout=layout, strided=strided, seed=seeds[0])
+    for (name, face), operator, t, b, layout, strided, seed in product(
+            faces, operators, steps, rows, range(2), (False, True), seeds):
+        call = Call(name, operator, t, b, layout=layout, strided=strided, seed=seed)
         face.run(call, {key: argument.value for key, argument in face.arguments(call).items()})
 
 
