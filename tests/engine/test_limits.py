@@ -117,8 +117,10 @@ SHAPES = """
 import sys
 import numpy as np
 import vkdml
+from vkdml.engine.vulkan.system import trim_heap
 
 def resident():
+    trim_heap()  # what the last compilation has freed is no pipeline's
     return int(open("/proc/self/statm").read().split()[1]) * 4096
 
 shapes, limit = map(int, sys.argv[1:])
