@@ -226,6 +226,28 @@ def test_what_a_look_finds_is_kept():
     assert kept(IN_VAIN[2], "v_mov_b32 v21, 0") == {"v_mov_b32 v21, 0", IN_VAIN[0], IN_VAIN[1], IN_VAIN[3]}
 
 
+SUMS, ELEMENT = "ds_store_b128 v9, v[0:3]", "v_fma_f32 v12, v7, v15, v12"
+PASSED_OVER = AMD.replace("\ts_branch BB1 ", f"""\ts_cbranch_execz BB7
+BB6:
+\tds_load_b64 v[0:1], v9
+\t{SUMS}
+BB7:
+\ts_cbranch_execz BB9
+BB8:
+\tds_load_b64 v[2:3], v9
+\t{ELEMENT}
+BB9:
+\ts_branch BB1 """)
+
+
+def test_what_some_invocations_do():
+    """A block that some subgroups pass over, in a loop with products, but for the poll."""
+    whole = loops(assembly.parse(PASSED_OVER))
+    roles = [one.role for one in whole.instructions if one.role]
+    assert roles == [assembly.SUMMING] * 2 + [assembly.FINISHING] * 2
+    assert {one.text: one.role for one in whole.instructions if one.role}.items() >= {(SUMS, assembly.SUMMING), (ELEMENT, assembly.FINISHING)}
+
+
 def test_spills_of_intel():
     line = "        send.hdc1 (8)             r21     r22     null     0x00000040  0x02026EFE   {$2}  // oword_block_read:owords2 (8) bti(253)"
     (instruction,) = assembly.parse(f"GEN Assembly\n{line}\n")[0].instructions

@@ -1,17 +1,20 @@
 """lab/vkdml_lab/gpu/executed.py, with made-up counts of a little kernel."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from lab.tests.test_gpu_assembly import AMD
+from lab.tests.test_gpu_assembly import AMD, ELEMENT, PASSED_OVER
 from lab.tests.test_gpu_model import GPU
 from vkdml.planning.dispatches import Dispatch
+from vkdml_lab.gpu import executed
 from vkdml_lab.gpu.assembly import LOAD, parse
 from vkdml_lab.gpu.cases import Case
 from vkdml_lab.gpu.compiler import Pipeline
 from vkdml_lab.gpu.executed import compare, names_of, taken
 from vkdml_lab.gpu.loops import loops, of_products
-from vkdml_lab.gpu.measure import FLOW, Part
+from vkdml_lab.gpu.measure import BARRIER, FLOW, SEQUENCE, Part
 from vkdml_lab.gpu.model import estimate
 from vkdml_lab.gpu.steps import LoopStep
 
@@ -22,9 +25,9 @@ PART = Part(GPU, Case("gru", (5, 1, 64, 64)), FLOW, Dispatch("gpu/gru_flow", {"W
             estimate(GPU, PIPELINE, STEP, 2, 64))
 
 
-def counted(**changes):
+def counted(assembly=AMD, **changes):
     """Counts as the model takes them to be, after looks in vain. changes: other runs, by a part of an instruction's text."""
-    blocks = parse(AMD)
+    blocks = parse(assembly)
     times = {id(one): runs * (LOOKS if waits else 1) for one, runs, waits in taken(of_products(loops(blocks)), STEP.trips)}
     names, rows = [], []
     for one in [one for block in blocks for one in block.instructions]:
@@ -44,8 +47,17 @@ def test_what_was_counted_beside_the_model():
     assert row["bytes"] == row["bytes from shared"] == f"{16 * 32 * TRIPS} / {16 * 32 * TRIPS}"
     assert row["past a cache"] == f"{128 * TRIPS}"
     assert row["waits for memory"] == f"{TRIPS + 1} / {TRIPS + 1}"
-    assert row["for shared"] == "0 / 0", "what comes from memory takes longer"
+    assert row["for others"] == "0 / 0", "what comes from memory takes longer"
     assert (row["looks"], row["of looks"], row["do not run"]) == (f"{LOOKS}", f"{4 * LOOKS} / 4", "0")
+
+
+def test_what_some_subgroups_pass_over():
+    """Counts are averages of a workgroup's subgroups, and so is the model's part of what only some of its invocations do."""
+    pipeline, step = replace(PIPELINE, assembly=PASSED_OVER), replace(STEP, summing=1.0, finishing=0.25)
+    part = replace(PART, pipeline=pipeline, step=step, estimate=estimate(GPU, pipeline, step, 2, 64))
+    row = compare(part, counted(PASSED_OVER, **{ELEMENT: 0.5, "ds_load_b64 v[2:3]": 0.5}))
+    assert row["instructions"] == f"{9 + 7 * TRIPS} / {9 + 7 * TRIPS}"
+    assert row["from shared"] == f"{TRIPS + 1.5} / {TRIPS + 1.5}"
 
 
 def test_what_does_not_run():
@@ -57,3 +69,16 @@ def test_what_does_not_run():
 def test_a_program_that_did_not_run():
     with pytest.raises(LookupError, match="did not run"):
         compare(PART, {("s_endpgm",): np.zeros((1, 7))})
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no driver"), LookupError("its program did not run"), ValueError("an unknown instruction")])
+def test_plans_that_cannot_be_counted_lose_no_other(monkeypatch, error):
+    def of_plan(drivers, case, name):
+        if name == BARRIER:
+            raise error
+        return [{"plan": name}]
+
+    monkeypatch.setattr(executed, "_rows", of_plan)
+    case = Case("gru", (5, 1, 64, 64))
+    assert list(executed.rows("", [(case, SEQUENCE), (case, BARRIER), (case, FLOW)])) == [
+        {"plan": SEQUENCE}, f"gru-5x1x64x64 barrier: its steps could not be counted: {error}", {"plan": FLOW}]

@@ -7,7 +7,7 @@ import pytest
 from lab.tests.test_gpu_assembly import AMD
 from vkdml.planning.dispatches import Dispatch
 from vkdml.planning.gpus import GPUS
-from vkdml_lab.gpu.assembly import BESIDE, CONSTANT, LOAD, OTHER, SHARED, Instruction
+from vkdml_lab.gpu.assembly import BESIDE, CONSTANT, FINISHING, LOAD, OTHER, SHARED, SUMMING, Instruction
 from vkdml_lab.gpu.compiler import Pipeline
 from vkdml_lab.gpu.gpus import DESKTOP, Gpu
 from vkdml_lab.gpu.loops import Loop
@@ -82,6 +82,21 @@ def test_totals_of_all_iterations():
     assert step.totals["load bytes"] == 50 * 16 * 32
 
 
+def test_what_some_invocations_do():
+    """The slowest subgroup does all of it; of what a core does it is a share."""
+    body = [Instruction(SHARED, size=8, tag=SHARED, role=FINISHING), replace(use(SHARED), role=FINISHING)]
+    step = iteration(Loop([use(), *body]), (), GPU, 64, LoopStep(True, (), finishing=1 / 16).shares(256, 64))
+    assert step.cycles == iteration(Loop([use(), *body]), (), GPU, 64).cycles
+    assert step.totals["vector cycles"] == 2 + 2 * 2 / 4
+    assert step.totals["shared bytes"] == 8 * 64 / 16
+    assert step.totals["shared waits"] == 1 / 4
+
+
+def test_shares_of_roles():
+    assert LoopStep(True, (), summing=1 / 4, finishing=1 / 16).shares(128, 32) == {"": (1, 1), SUMMING: (1 / 4, 1 / 4), FINISHING: (1 / 4, 1 / 16)}
+    assert LoopStep(True, ()).shares(100, 32)[FINISHING] == (1, 1)
+
+
 def made(step, workgroups=1, workgroup=32, **figures):
     return estimate(GPU, Pipeline("kernel", 1.0, "", 32, {"subgroups": 16, "shared": 0, **figures}, True, AMD), step, workgroups,
                     workgroup)
@@ -119,6 +134,7 @@ def dispatch(kernel, **constants):
     return Dispatch(kernel, sizes | constants, {}, (), (1, 1, 1), {"batch": 64, "tiles": 4})
 
 
+SHARES = {"summing": 1 / 2, "finishing": 1 / 8}  # of 16 groups of columns: 2 rows, by 4 invocations each
 LOAD_OF_ALL = 128 * 3 * 16  # bytes of a load of each gate in a workgroup's invocations
 
 
@@ -128,7 +144,8 @@ LOAD_OF_ALL = 128 * 3 * 16  # bytes of a load of each gate in a workgroup's invo
     ("gpu/gru_barrier", LoopStep(True, (8, 2), waits=2 * BARRIER_SECONDS, passes=16, own_loads=1, in_loop=True), 6, 8 * 6),
     ("gpu/lstm_flow", LoopStep(True, (8, 2), wait_cycles=1500, passes=16, own_loads=1, in_loop=True), 6, 8 * 6)])
 def test_steps(kernel, step, weights, loaded):
-    assert step_of(dispatch(kernel)) == replace(step, weights=weights * LOAD_OF_ALL, loaded=loaded * LOAD_OF_ALL)
+    assert step_of(dispatch(kernel)) == replace(step, weights=weights * LOAD_OF_ALL, loaded=loaded * LOAD_OF_ALL, **SHARES)
+    assert step_of(dispatch(kernel, ROWS=32)).finishing == 1
 
 
 def test_weights_that_no_cache_holds_come_from_memory():
@@ -143,7 +160,8 @@ def test_weights_that_no_cache_holds_come_from_memory():
 
 def test_loops_that_run_once_are_none():
     assert step_of(dispatch("gpu/gru_flow", REGISTER_LOADS=4)).trips == (8,)
-    assert step_of(dispatch("gpu/gru", WORKGROUP=8192, REGISTER_LOADS=8)) == LoopStep(True, (), passes=2, own_loads=1, streams=False)
+    assert step_of(dispatch("gpu/gru", WORKGROUP=8192, REGISTER_LOADS=8)) == LoopStep(
+        True, (), passes=2, own_loads=1, streams=False, **SHARES)
 
 
 @pytest.mark.parametrize("kernel", ["pack", "gpu/begin", "gpu/end", "float64/gru", "float64/projection"])

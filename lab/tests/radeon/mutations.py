@@ -26,14 +26,14 @@ from vkdml_lab.suite.support import Case, make_desc, random_arrays, run_on_devic
 WAYS = {"sequence": Options(schedule="sequence", workgroup=256), "stepped": Options(schedule="stepped", workgroup=256),
         "barrier": Options(schedule="persistent", meeting="barrier", workgroup=256, rows=8),
         "flow": Options(schedule="persistent", meeting="flow", workgroup=256, rows=2)}
-# Why a mistake shows in nothing. The first four are certain for what ran: stamps of stores, and of accesses of shared memory, find
-# what another order would make wrong. The others are what was found where they were looked at
+# Why a mistake shows in nothing. The first five are certain for what ran: clocks and stamps of accesses find what another order
+# would make wrong. The others are what was found where they were looked at
 WHY = {
     "glc": "its core's cache was invalidated since another core's last store there",
     "buffer_gl0_inv": "no line that is read behind it was stored to by another core",
     "s_barrier": "no two waves access a word with this barrier alone between them",
     "vm_vsrc": "no access before it is of a word that another wave accesses behind the barrier",
-    "s_waitcnt_vscnt": "no store of the wave is under way there",
+    "s_waitcnt_vscnt": "no store of the wave is under way there, of a word that another workgroup reads",
     "vmcnt": "no load is under way there, or its value is not used", "lgkmcnt": "no load is under way there, or its value is not used",
     "swapped": "both hold the same, or a bound that nothing reaches",
     "other register": "its neighbour holds the same, or a bound that nothing reaches",

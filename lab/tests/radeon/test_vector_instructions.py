@@ -241,6 +241,15 @@ def test_halves(text, expected):
     assert hex(wave.v[0, 0]) == hex(expected)
 
 
+@pytest.mark.parametrize(("selection", "expected"), [
+    ("dst_sel:DWORD dst_unused:UNUSED_PRESERVE src0_sel:WORD_1", 0x00001234), ("dst_sel:WORD_0 dst_unused:UNUSED_PAD src0_sel:DWORD", 0x00005678),
+    ("dst_sel:WORD_0 dst_unused:UNUSED_PRESERVE src0_sel:WORD_1", 0xaabb1234), ("dst_sel:WORD_1 dst_unused:UNUSED_PAD src0_sel:WORD_0", 0x56780000),
+    ("dst_sel:WORD_1 dst_unused:UNUSED_PRESERVE src0_sel:WORD_1", 0x1234ccdd)])
+def test_parts_of_registers(selection, expected):
+    """RDNA 2's "SDWA": the destination's other half is 0, or what it was."""
+    assert vector("v_mov_b32_sdwa", [[0x12345678]], to=0xaabbccdd, suffix=f" {selection}") == [expected]
+
+
 def test_between_lanes():
     wave = Wave()
     wave.v[1] = np.arange(64)

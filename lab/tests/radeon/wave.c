@@ -1,4 +1,4 @@
-// The emulator, with a function that runs single instructions.
+// The emulator, with functions that run single instructions, and workgroups.
 #include "radeon.c"
 
 // Runs instructions on one wave with these registers and 64 KiB of shared memory. Returns the kind of what was found, or -1
@@ -7,11 +7,12 @@ PUBLIC int radeon_run(Instruction *code, u32 wave, u32 mode, u32 (*v)[MOST_LANES
     const Program program = {.wave = wave, .instructions = code};
     const Dispatch d = {.program = &program, .waves = 1};
     static Wave w;
-    static SharedWord words[LDS_WORDS];
+    static Word words[LDS_WORDS];
     Group group = {.wave_count = 1, .waves = &w, .lds = (u8 *)lds, .lds_bytes = 4 * LDS_WORDS, .words = words};
     const u32 csr = _mm_getcsr();
+    all_waves = &w, wave_count = group_waves = 1;
     w = (Wave){.v = v, .group = &group, .width = wave, .scc = *scc};
-    for (u32 n = 0; n < LDS_WORDS; n++) words[n] = (SharedWord){.is_written = 1};
+    for (u32 n = 0; n < LDS_WORDS; n++) words[n] = (Word){.written = BYTES};
     memcpy(w.s, s, sizeof w.s);
     memset(w.written, 1, sizeof w.written), memset(w.scalar_written, 1, sizeof w.scalar_written);
     report = (Report){0};
@@ -21,4 +22,23 @@ PUBLIC int radeon_run(Instruction *code, u32 wave, u32 mode, u32 (*v)[MOST_LANES
     memcpy(s, w.s, sizeof w.s);
     *scc = w.scc;
     return report.found_count ? (int)report.found[0].kind : -1;
+}
+
+// Runs workgroups on a buffer, whose descriptor is in s[0:3]; s4 is a workgroup's number. Returns the kinds of findings, as bits
+PUBLIC u64 radeon_run_groups(Instruction *code, u32 count, u32 groups, u32 waves, u8 *memory, u32 bytes) {
+    enum { VA = 1 << 16, LDS_BYTES = 1 << 10 };
+    const Program program = {.wave = 32, .count = count, .instructions = code};
+    const Dispatch d = {.program = &program, .groups = {groups, 1, 1}, .threads = 32 * waves, .wave = 32, .waves = waves,
+                        .lds_bytes = LDS_BYTES, .registers = 32, .mode = 0xf0, .user = {VA, 0, bytes}, .user_count = 4,
+                        .has_group_id = {1}};
+    u64 kinds = 0;
+    Word *words = calloc(bytes / 4, sizeof *words);
+    if (!lines) lines = calloc(MOST_CORES, sizeof *lines);
+    ranges[0] = (Range){VA, bytes, memory, words}, range_count = 1;
+    report = (Report){0}, settled = all_cleaned = scalars_cleaned = ++now;
+    run_waves(&d);
+    for (u32 n = 0; n < report.found_count; n++) kinds |= 1ull << report.found[n].kind;
+    range_count = 0;
+    free(words);
+    return kinds;
 }

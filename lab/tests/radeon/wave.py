@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from vkdml_lab.radeon import building, decoder
-from vkdml_lab.radeon.structures import EXEC, FINDINGS, Instruction
+from vkdml_lab.radeon.structures import EXEC, FINDINGS, NOTED, SETTINGS, Instruction
 
 KEEP_DENORMALS, FLUSH_DENORMALS = 0x30, 0  # of MODE
 _LDS_WORDS = 1 << 14
@@ -23,6 +23,7 @@ def library() -> ctypes.CDLL:
     """The emulator, with functions that are exact."""
     found = ctypes.CDLL(str(building.build(Path(tempfile.gettempdir()), Path(__file__).with_name("wave.c"))))
     found.radeon_set(3, ctypes.c_long(0))
+    found.radeon_run_groups.restype = ctypes.c_uint64
     return found
 
 
@@ -45,6 +46,23 @@ class Wave:
             array.ctypes.data_as(ctypes.c_void_p) for array in (self.v, self.s)), ctypes.byref(scc), self.lds.ctypes.data_as(ctypes.c_void_p))
         self.scc = scc.value
         return None if found < 0 else list(FINDINGS)[found]
+
+
+
+def run_groups(text: str, groups: int, waves: int, memory: np.ndarray, **settings: int) -> set[str]:
+    """Executes a program, in which labels are lines of their own, in workgroups on a buffer. Returns the kinds of findings."""
+    lines, labels = list[tuple[int, str, int | None]](), dict[str, int]()
+    for line in filter(None, map(str.strip, text.splitlines())):
+        if line.endswith(":"):
+            labels[line[:-1]] = len(lines)
+        else:
+            lines.append((len(lines), line, None))
+    made = decoder.program([(pc, line, labels.get(line.split()[-1])) for pc, line, _ in lines])
+    for name, value in settings.items():
+        library().radeon_set(list(SETTINGS).index(name), ctypes.c_long(value))
+    kinds = library().radeon_run_groups((Instruction * len(made))(*made), len(made), groups, waves,
+                                        memory.ctypes.data_as(ctypes.c_void_p), memory.nbytes)
+    return {kind for bit, kind in enumerate(FINDINGS) if kinds >> bit & 1} - NOTED
 
 
 def word(number: float | str) -> int:

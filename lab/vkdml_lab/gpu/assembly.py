@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 LOAD, SHARED, CONSTANT, QUICK = "load", "shared", "constant", "quick"
 STORE, SHARED_STORE, SCRATCH, BARRIER = "store", "shared store", "scratch", "barrier"
 BRANCH, FLOAT, OTHER, BESIDE = "branch", "float", "other", "beside"
+# What some of a workgroup's invocations do: add up parts of sums for the others, and finish an element
+SUMMING, FINISHING = "summing", "finishing"
 
 
 @dataclass
@@ -23,7 +25,8 @@ class Instruction:
     size: bytes that each lane loads. uniform: all lanes load the same. coherent: not to be answered by a core's own cache.
     tag: what waits for its result name it by. waits: by tag, how many loads may stay under way.
     target: where a branch goes. is_last: nothing runs behind it. repeats: how often it is issued.
-    in_vain: it runs only after a look for what others store has found nothing. text: as it is shown.
+    in_vain: it runs only after a look for what others store has found nothing. role: what it is for, where subgroups without a
+    lane that does this pass over it: SUMMING or FINISHING. text: as it is shown.
     """
 
     kind: str
@@ -38,6 +41,7 @@ class Instruction:
     is_last: bool = False
     repeats: int = 1
     in_vain: bool = False
+    role: str = ""
     text: str = ""
 
 

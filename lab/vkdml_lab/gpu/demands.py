@@ -213,17 +213,14 @@ class Expected:
             one.value >= self.worst if one.demand.least else one.value <= self.worst for one in broken)
 
 
-_BARRIER, _FLOW = "us a step, GRU, B = 1, barrier", "us a step, GRU, B = 1, flow"
 _LSTM_BARRIER, _LSTM_FLOW = "us a step, LSTM, B = 1, barrier", "us a step, LSTM, B = 1, flow"
 _SIXTEEN_ROWS = "us a step, GRU, B = 16, H = 1024, best plan"
 _LOADS = "loads of 16 bytes under way, where weights are streamed, in all subgroups of a vector unit"
-_FULL = "128 workgroups of H = 1024 fill it to the last register; the rest of the weights is in shared memory"
 _STREAMED = "16.8 MB of weights of H = 1024: about half of them are streamed, on the RTX 3090 from memory"
 _SUMS = "the sums of 16 rows leave no registers for all weights, or two workgroups share a core"
 _SINKS = "its compiler loads weights where they are used, and few subgroups share a vector unit"
 _FEW = "one subgroup on a vector unit, and the next block of weights is no more loads"
 EXPECTED = [
-    Expected(_BARRIER, "arc-a770", 1, 4.1, _FULL), Expected(_FLOW, "arc-a770", 1, 1.6, _FULL),
     Expected(_LSTM_BARRIER, "rtx3090", 1, 11.5, _STREAMED), Expected(_LSTM_FLOW, "rtx3090", 1, 9, _STREAMED),
     Expected(_LSTM_BARRIER, "arc-a770", 1, 6.5, _STREAMED), Expected(_LSTM_FLOW, "arc-a770", 1, 3.9, _STREAMED),
     Expected(_SIXTEEN_ROWS, "rtx3090", 1, 10.4, _SUMS), Expected(_SIXTEEN_ROWS, "arc-a770", 1, 12.7, _SUMS),

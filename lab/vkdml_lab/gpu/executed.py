@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from vkdml.laboratory import Run, Trial, ceil_div, plan, random_memory
-from vkdml_lab.gpu.assembly import BESIDE, BRANCH, LOAD, SHARED, SHARED_STORE, STORE, Instruction, parse
+from vkdml_lab.gpu.assembly import BESIDE, BRANCH, CONSTANT, LOAD, SHARED, SHARED_STORE, STORE, Instruction, parse
 from vkdml_lab.gpu.cases import Case
 from vkdml_lab.gpu.compiler import Compiler, as_of_a_real_one
 from vkdml_lab.gpu.drivers import FETCHED
@@ -35,11 +36,14 @@ from vkdml_lab.reports import table
 NAME = "rx7900xtx"
 PLANS = [(Case("gru", (100, 1, 64, 64)), SEQUENCE), (Case("gru", (100, 1, 256, 256)), FLOW),
          (Case("gru", (100, 1, 256, 256)), BARRIER), (Case("lstm", (100, 1, 256, 256)), FLOW),
-         (Case("gru", (100, 1, 1024, 1024)), FLOW)]
+         (Case("gru", (100, 1, 1024, 1024)), FLOW),
+         *((Case("gru", (50, 4, 128, 128)), name) for name in (SEQUENCE, FLOW, BARRIER)),
+         *((Case("gru", (50, 64, 128, 128)), name) for name in (SEQUENCE, BARRIER)), (Case("gru", (50, 16, 512, 512)), FLOW)]
 STEPS = (3, 5)
-NOTE = """Of a subgroup in a step on the emulated RX 7900 XTX: what was counted / what the model takes it to be. Waits are those
-before which it issued fewer instructions than a load takes cycles. "Do not run": of the model's instructions, those that never
-ran. Looks: how often it looked for what others store; "of looks": the instructions of all looks, where the model has one."""
+NOTE = """Of a subgroup in a step on the emulated RX 7900 XTX, as an average of a workgroup's: what was counted / what the model
+takes it to be. Waits are for memory, and for others: shared memory and scalars. They are those before which it issued fewer
+instructions than a load takes cycles. "Do not run": of the model's instructions, those that never ran. Looks: how often it
+looked for what others store; "of looks": the instructions of all looks, where the model has one."""
 Names = tuple[str, ...]
 Counts = np.ndarray  # of each instruction: runs, bytes loaded, bytes past the cache, waits and the instructions before them
 
@@ -63,10 +67,14 @@ def _count(case: Case, name: str) -> dict[Names, Counts]:
 
     gpu, counts = Device().gpu, [_so_far()]
     info = as_of_a_real_one(GPUS[NAME], gpu.info)
+    whole = plan(case.problem, info, FORCED[name])
+    assert whole.tiling
+    # Of few steps the plan may have other tiles
+    options = replace(FORCED[name], rows=whole.tiling.loop.rows, workgroup=whole.tiling.loop.workgroup)
     process.change(late=0, caches=2)
     for steps in STEPS:
         problem = replace(case, sizes=(steps, *case.sizes[1:])).problem
-        run = Run(Trial(gpu, problem, random_memory(problem)), plan(problem, info, FORCED[name]))
+        run = Run(Trial(gpu, problem, random_memory(problem)), plan(problem, info, options))
         run.execute()
         assert not process.found()
         assert not run.timed_out
@@ -115,13 +123,14 @@ def compare(part: Part, programs: dict[Names, Counts]) -> dict[str, Any]:
     names = {id(one): names_of(one) for one in listed[:last + 1]}
     counts = programs.get(tuple(name for of_one in names.values() for name in of_one))
     if counts is None:
-        raise LookupError(f"{part.case.name} {part.plan}: its program did not run")
+        raise LookupError("its program did not run")
     counts = counts / (part.workgroups * ceil_div(part.dispatch.constants["WORKGROUP"], width))
     counted_of = dict(zip(names, counts[np.cumsum([0, *map(len, names.values())])[:-1]], strict=True))
-    both = defaultdict[str, np.ndarray](lambda: np.zeros(2))
+    both, shares = defaultdict[str, np.ndarray](lambda: np.zeros(2)), step.shares(part.dispatch.constants["WORKGROUP"], width)
     looks = 0.0
     for one, times, is_wait in taken(of_products(whole) if step.is_loop else whole, step.trips):
         runs, loaded, passed, *waits = counted_of[id(one)]
+        share = shares[one.role]
         for kind, waited, ahead in ((LOAD, waits[0], waits[2]), (SHARED, waits[1], waits[3])):
             if ahead * ceil_div(width, 32) < waited * LATENCY[kind]:
                 both[f"{kind} waits"] += min(waited, times) if is_wait else waited, 0
@@ -130,13 +139,13 @@ def compare(part: Part, programs: dict[Names, Counts]) -> dict[str, Any]:
             both["instructions of looks"] += runs, times
             looks = max(looks, runs * (one.kind == LOAD))
             continue
-        both["instructions"] += runs, times
-        both[f"{one.kind} instructions"] += runs, times
+        both["instructions"] += runs, times * share.subgroups
+        both[f"{one.kind} instructions"] += runs, times * share.subgroups
         both["do not run"] += times * (runs == 0), 0
-        both[f"{one.kind} bytes"] += loaded, times * one.size * (1 if one.uniform else width)
+        both[f"{one.kind} bytes"] += loaded, times * one.size * (share.subgroups if one.uniform else width * share.lanes)
         both["passed"] += passed, 0
-    for kind in (LOAD, SHARED):
-        both[f"{kind} waits"][1] = estimate.step.totals[f"{kind} waits"]
+    both[f"{LOAD} waits"][1] = estimate.step.totals[f"{LOAD} waits"]
+    both[f"{SHARED} waits"][1] = sum(estimate.step.totals[f"{kind} waits"] for kind in (SHARED, CONSTANT))  # by one counter
 
     def cell(*kinds: str) -> str:
         counted, model = sum((both[kind] for kind in kinds), np.zeros(2))
@@ -149,25 +158,29 @@ def compare(part: Part, programs: dict[Names, Counts]) -> dict[str, Any]:
         "stores": cell(*(f"{kind} instructions" for kind in (STORE, SHARED_STORE))),
         "bytes": cell(f"{LOAD} bytes"), "bytes from shared": cell(f"{SHARED} bytes"),
         "past a cache": f"{both['passed'][0]:.4g}", "waits for memory": cell(f"{LOAD} waits"),
-        "for shared": cell(f"{SHARED} waits"), "do not run": f"{both['do not run'][0]:.4g}",
+        "for others": cell(f"{SHARED} waits"), "do not run": f"{both['do not run'][0]:.4g}",
         "looks": f"{looks:.3g}", "of looks": cell("instructions of looks")}
 
 
-def rows(drivers: Path, plans: Iterable[tuple[Case, str]] = PLANS) -> Iterator[dict[str, Any]]:
-    """The table of these of PLANS. Raises RuntimeError where the emulator cannot run."""
-    compiler = Compiler(GPUS[NAME], drivers)
-    info = compiler.device_info()
+def rows(drivers: Path, plans: Iterable[tuple[Case, str]] = PLANS) -> Iterator[dict[str, Any] | str]:
+    """A row of each of PLANS, or a sentence where its steps could not be counted."""
     for case, name in plans:
-        command = [sys.executable, "-m", "vkdml", "radeon", "--gpu", NAME, "--drivers", str(drivers),
-                   "python", "-m", "vkdml_lab.gpu.executed", "--inside", str(PLANS.index((case, name)))]
-        child = subprocess.run(command, capture_output=True, text=True)
-        if child.returncode:
-            raise RuntimeError(f"{case.name} {name}: the process ended with {child.returncode}: {child.stderr[-2000:]}")
-        programs = {tuple(names): np.array(counts) for names, counts in json.loads(child.stdout.splitlines()[-1])}
-        for part in parts(compiler, info, case, {name: FORCED[name]}):
-            if isinstance(part, Part) and part.is_loop and part.plan == name:
-                yield compare(part, programs)
-    compiler.close()
+        try:
+            yield from _rows(drivers, case, name)
+        except (RuntimeError, LookupError, ValueError) as error:
+            yield f"{case.name} {name}: its steps could not be counted: {error}"
+
+
+def _rows(drivers: Path, case: Case, name: str) -> list[dict[str, Any]]:
+    command = [sys.executable, "-m", "vkdml", "radeon", "--gpu", NAME, "--drivers", str(drivers),
+               "python", "-m", "vkdml_lab.gpu.executed", "--inside", str(PLANS.index((case, name)))]
+    child = subprocess.run(command, capture_output=True, text=True)
+    if child.returncode:
+        raise RuntimeError(f"the process ended with {child.returncode}: {child.stderr[-2000:]}")
+    programs = {tuple(names): np.array(counts) for names, counts in json.loads(child.stdout.splitlines()[-1])}
+    with closing(Compiler(GPUS[NAME], drivers)) as compiler:
+        return [compare(part, programs) for part in parts(compiler, compiler.device_info(), case, {name: FORCED[name]})
+                if isinstance(part, Part) and part.is_loop and part.plan == name]
 
 
 def main() -> int:
@@ -178,7 +191,10 @@ def main() -> int:
     if arguments.inside is not None:
         inside(arguments.inside)
     else:
-        print(table(rows(arguments.drivers)))
+        found = list(rows(arguments.drivers))
+        failed = [one for one in found if isinstance(one, str)]
+        print(table(one for one in found if isinstance(one, dict)), *failed, sep="\n\n")
+        return int(bool(failed))
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from vkdml_lab.gpu.assembly import LOAD, SHARED_STORE, Block, Instruction
+from vkdml_lab.gpu.assembly import FINISHING, LOAD, SHARED_STORE, SUMMING, Block, Instruction
 
 _ENOUGH = 4  # multiply-adds: a product has that many for each load, and an activation hardly more
 _FLAG = 4  # bytes of one, at most
@@ -62,6 +62,13 @@ def loops(blocks: list[Block]) -> Loop:
         for number in _in_vain(blocks, after, first, body):
             for one in blocks[number].instructions:
                 one.in_vain = True
+    for first, body in bodies.items():
+        inner = {number for other, of_other in bodies.items() if other != first and of_other < body for number in of_other}
+        for number in _passed_over(blocks, after, first, body) - inner:
+            run = blocks[number].instructions
+            adds = any(one.kind == SHARED_STORE for one in run) and not any(one.multiply_adds for one in run)
+            for one in run:
+                one.role = SUMMING if adds else FINISHING
     return _nest(blocks, every, bodies)
 
 
@@ -96,6 +103,14 @@ def _in_vain(blocks: list[Block], after: list[list[int]], first: int, numbers: s
     leaving = {number for number in numbers if not numbers.issuperset(after[number])}
     found = (numbers - _reached(after, first, numbers - {entry}) for entry in numbers - {first})
     return max((one for one in found if one & flags and not one & kept and not one >= leaving), key=len, default=set())
+
+
+def _passed_over(blocks: list[Block], after: list[list[int]], first: int, numbers: set[int]) -> set[int]:
+    """The blocks of a loop with products without which another iteration may begin. first: where the loop begins."""
+    if sum(one.multiply_adds * one.repeats for number in numbers for one in blocks[number].instructions) < _ENOUGH:
+        return set()
+    last = {number for number in numbers if first in after[number]}
+    return {number for number in numbers - {first} if last & _reached(after, first, numbers - {number})}
 
 
 def _reached(links: list[list[int]], first: int, numbers: set[int]) -> set[int]:

@@ -8,6 +8,7 @@ they load counts.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from vkdml.laboratory import ceil_div, round_up
@@ -15,7 +16,7 @@ from vkdml_lab.gpu.assembly import BESIDE, BRANCH, CONSTANT, LOAD, QUICK, SHARED
 from vkdml_lab.gpu.compiler import Pipeline
 from vkdml_lab.gpu.gpus import Gpu
 from vkdml_lab.gpu.loops import Loop, hottest, of_products
-from vkdml_lab.gpu.steps import BARRIER_SECONDS, DISPATCH_SECONDS, LoopStep
+from vkdml_lab.gpu.steps import BARRIER_SECONDS, DISPATCH_SECONDS, LoopStep, Share
 
 LATENCY = {LOAD: 500, CONSTANT: 200, SHARED: 40, QUICK: 40}  # cycles until a load's result is there
 _ISSUED_BESIDE = (BESIDE, BRANCH, CONSTANT)
@@ -23,14 +24,16 @@ _SIMULATED = 3  # iterations of a loop, before the others are taken to be as the
 _WHOLE_LOAD = 16  # bytes
 _UNIT_CACHE_RATE = 64  # bytes that a core reads from the second-level cache in a cycle
 _COUNTED_LANES = 32
+_ALL = Share(1.0, 1.0)
 
 ASSUMED = f"""Model: cycles of a step for a lone subgroup, in order, an instruction a cycle (or what its width needs: 64 lanes
 on 32 take two), {LATENCY[LOAD]} for each exposed load from memory, {LATENCY[SHARED]} from shared memory, {LATENCY[CONSTANT]} of
 scalars; flow adds 500 for a store to be seen and 250 for half a poll; a barrier between workgroups is put at
 {BARRIER_SECONDS * 1e6:g} us, a dispatch behind another at {DISPATCH_SECONDS * 1e6:g} us.
 Where several subgroups share a core, the largest of that, of their instructions, and of their bytes from shared memory and the
-second-level cache; weights of a step that no cache holds come from memory, once for all tiles that run at once. Clocks, cores,
-lanes, rates and sizes of caches are in src/vkdml/planning/gpus.py. Nothing here is measured."""
+second-level cache, of what only some of a workgroup's invocations do as much as those do; weights of a step that no cache holds
+come from memory, once for all tiles that run at once. Clocks, cores, lanes, rates and sizes of caches are in
+src/vkdml/planning/gpus.py. Nothing here is measured."""
 
 
 Totals = defaultdict[str, float]
@@ -42,10 +45,13 @@ def _difference(later: Totals, earlier: Totals) -> Totals:
 
 @dataclass
 class SimdLanes:
-    """A subgroup alone on a core. totals: cycles of the vector units, and instructions and bytes by kind."""
+    """A subgroup alone on a core, which does all that any does. totals: instructions by kind and, as averages of a workgroup's
+    subgroups, cycles of the vector units, bytes and waits. shares: by roles of instructions.
+    """
 
     lanes: int  # a vector unit's
     width: int  # the subgroup's
+    shares: Mapping[str, Share]
     now: float = 0.0
     under_way: list[tuple[float, Instruction]] = field(default_factory=list)
     totals: Totals = field(default_factory=lambda: defaultdict(float))
@@ -74,30 +80,32 @@ class SimdLanes:
                 self.totals[name] += left * added
 
     def _execute(self, instruction: Instruction) -> None:
+        share = self.shares.get(instruction.role, _ALL)
         for tag, most in instruction.waits.items():
-            self._wait(tag, most)
+            self._wait(tag, most, share.subgroups)
         lanes = instruction.lanes or self.width
         cycles = max(1, ceil_div(lanes, self.lanes)) * instruction.repeats
         self.now += 1 if instruction.kind in _ISSUED_BESIDE else cycles
         if instruction.kind not in _ISSUED_BESIDE:
-            self.totals["vector cycles"] += cycles
+            self.totals["vector cycles"] += cycles * share.subgroups
         self.totals["multiply-adds"] += instruction.multiply_adds * instruction.repeats * lanes
         if instruction.kind in LATENCY:
-            self._load(instruction, lanes)
+            self._load(instruction, lanes, share)
 
-    def _load(self, instruction: Instruction, lanes: int) -> None:
-        self.totals[f"{instruction.kind} bytes"] += instruction.size * (1 if instruction.uniform else lanes)
+    def _load(self, instruction: Instruction, lanes: int, share: Share) -> None:
+        of_all = share.subgroups if instruction.uniform else lanes * share.lanes
+        self.totals[f"{instruction.kind} bytes"] += instruction.size * of_all
         if instruction.tag:
             self.under_way.append((self.now + LATENCY[instruction.kind], instruction))
         if is_whole(instruction):
-            share = lanes / self.width  # several loads may make one for all lanes
-            self.totals["state loads" if is_state(instruction) else "weight loads"] += share
+            # Several loads may make one for all lanes
+            self.totals["state loads" if is_state(instruction) else "weight loads"] += lanes / self.width
             under_way = sum((load.lanes or self.width) / self.width for _, load in self.under_way if is_whole(load))
             self.most = max(self.most, round(under_way))
         elif instruction.kind == SHARED and instruction.size:
             self.totals["shared loads"] += 1
 
-    def _wait(self, tag: str, most: int) -> None:
+    def _wait(self, tag: str, most: int, of_subgroups: float) -> None:
         """Wait until at most so many loads of this tag are under way; the oldest end first."""
         of_tag = [item for item in self.under_way if item[1].tag == tag]
         exposed = ""
@@ -108,7 +116,7 @@ class SimdLanes:
                 if item[1].kind == LOAD and not any(load.kind == LOAD for _, load in self.under_way):
                     self.drains += 1
         if exposed:
-            self.totals[f"{exposed} waits"] += 1
+            self.totals[f"{exposed} waits"] += of_subgroups
 
 
 def is_whole(instruction: Instruction) -> bool:
@@ -131,8 +139,8 @@ class Iteration:
     drains: int
 
 
-def iteration(loop: Loop, trips: tuple[int, ...], gpu: Gpu, width: int) -> Iteration:
-    machine = SimdLanes(gpu.rates.simd_lanes, width)
+def iteration(loop: Loop, trips: tuple[int, ...], gpu: Gpu, width: int, shares: Mapping[str, Share] = {}) -> Iteration:
+    machine = SimdLanes(gpu.rates.simd_lanes, width, shares)
     machine.run(loop, trips)
     start, before, drains = machine.now, machine.totals.copy(), machine.drains
     machine.run(loop, trips)
@@ -168,7 +176,8 @@ def estimate(gpu: Gpu, pipeline: Pipeline, step: LoopStep, workgroups: int, work
         return None
     outermost = of_products(whole) if step.is_loop else whole
     width, rates = pipeline.width, gpu.rates
-    of_step, hot = iteration(outermost, step.trips, gpu, width), iteration(hottest(outermost), (), gpu, width)
+    of_step = iteration(outermost, step.trips, gpu, width, step.shares(workgroup, width))
+    hot = iteration(hottest(outermost), (), gpu, width)
     subgroups = ceil_div(workgroup, width)
     resident = resident_workgroups(gpu, pipeline, subgroups)
     on_core = ceil_div(workgroups, rates.units)

@@ -5,14 +5,24 @@ depends on how the kernels in shaders/gpu/ are written is here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import ceil, prod
+from typing import NamedTuple
 
 from vkdml.laboratory import CELLS, Dispatch, ceil_div
+from vkdml_lab.gpu.assembly import FINISHING, SUMMING
 
 BARRIER_SECONDS = 2.5e-6   # cost of a barrier between parts
 DISPATCH_SECONDS = 5e-6    # cost of a dispatch that waits for the one before it
 _CELLS = {cell.kernel for cell in CELLS.values()}
+_SPLIT = 4                 # invocations that add up the sums of a row and unit for the one that finishes it, or none does
 _SEEN_CYCLES = 500 + 250   # in flow: until a word that is stored is seen by others, and half a poll
+
+
+class Share(NamedTuple):
+    """Shares of a workgroup's subgroups that run an instruction, and of all its lanes that are active there."""
+
+    subgroups: float
+    lanes: float
 
 
 @dataclass(frozen=True)
@@ -26,6 +36,7 @@ class LoopStep:
     own_loads: loads of 16 bytes, other than of weights, by an invocation in a pass.
     streams: whether some weights are loaded again in each step. in_loop: whether that is in a loop.
     weights: bytes of weights that all parts load in each step. loaded: the same, as often as tiles of rows follow each other.
+    summing, finishing: shares of a workgroup's invocations that add up parts of sums, and that finish elements.
     """
 
     is_loop: bool
@@ -38,6 +49,13 @@ class LoopStep:
     in_loop: bool = False
     weights: int = 0
     loaded: int = 0
+    summing: float = 1.0
+    finishing: float = 1.0
+
+    def shares(self, workgroup: int, width: int) -> dict[str, Share]:
+        """Shares by roles of instructions."""
+        lanes, subgroups = {"": 1.0, SUMMING: self.summing, FINISHING: self.finishing}, ceil_div(workgroup, width)
+        return {role: Share(ceil(share * workgroup / width) / subgroups, share) for role, share in lanes.items()}
 
 
 def step_of(dispatch: Dispatch) -> LoopStep | None:
@@ -58,6 +76,7 @@ def _projection(dispatch: Dispatch) -> LoopStep:
 def _time_loop(dispatch: Dispatch, schedule: str) -> LoopStep:
     """A step of the time loop. schedule: the end of the kernel's name; nothing for sequence."""
     constants, phases = dispatch.constants, dispatch.constants["PHASES"]
+    groups, rows = constants["COLUMN_GROUPS"], constants["ROWS"]
     of_group = constants["HIDDEN_LOADS"] // constants["COLUMN_GROUPS"]
     kept = constants["REGISTER_LOADS"] + constants["SHARED_LOADS"]
     streamed = of_group - kept
@@ -76,7 +95,8 @@ def _time_loop(dispatch: Dispatch, schedule: str) -> LoopStep:
     trips = (*outer, *(count for count in [blocks] if count > 1))
     return LoopStep(schedule != "stepped", trips, *_WAITS[schedule](phases), passes=phases * prod(outer),
                     own_loads=ceil_div(constants["ROWS"], constants["COLUMN_GROUPS"]), streams=streamed > 0, in_loop=blocks > 1,
-                    weights=once + streamed * of_load, loaded=once + tiles * streamed * of_load)
+                    weights=once + streamed * of_load, loaded=once + tiles * streamed * of_load,
+                    summing=min(1.0, rows * _SPLIT / groups), finishing=min(1.0, rows / groups))
 
 
 # Seconds and cycles, by what a kernel's name ends with

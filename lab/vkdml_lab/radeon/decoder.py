@@ -46,6 +46,8 @@ _OLDER_NAMES = [(re.compile(old), new) for old, new in (
 # Parts of registers that its instructions select ("SDWA")
 _SELECTIONS = {"DWORD": (), "WORD_0": ("WORD",), "WORD_1": ("HIGH", "WORD"), "BYTE_0": ("BYTE",), "BYTE_1": ("ODD", "BYTE"),
                "BYTE_2": ("HIGH", "BYTE"), "BYTE_3": ("HIGH", "ODD", "BYTE")}
+_DESTINATIONS = {"DWORD": 0, "WORD_0": FLAGS["TO_LOW"], "WORD_1": FLAGS["TO_HIGH"]}
+_UNUSED = {"UNUSED_PAD": 0, "UNUSED_PRESERVE": FLAGS["KEEPS"]}
 
 
 class Refused(ValueError):  # noqa: N818
@@ -128,11 +130,8 @@ def _bits(modifiers: dict[str, str], name: str) -> list[int]:
 
 
 def _select(made: Instruction, modifiers: dict[str, str]) -> None:
-    to = modifiers.pop("dst_sel", "DWORD")
-    if (to, modifiers.pop("dst_unused", "UNUSED_PAD")) == ("WORD_1", "UNUSED_PAD"):
-        made.flags |= FLAGS["TO_HIGH"]
-    elif to != "DWORD":
-        raise ValueError(f"dst_sel {to}")
+    to, unused = _DESTINATIONS[modifiers.pop("dst_sel", "DWORD")], _UNUSED[modifiers.pop("dst_unused", "UNUSED_PAD")]
+    made.flags |= to | unused if to else 0
     for n in range(2):
         made.source[n].modifiers |= sum(MODIFIERS[one] for one in _SELECTIONS[modifiers.pop(f"src{n}_sel", "DWORD")])
 

@@ -166,7 +166,7 @@ def c_text() -> dict[str, str]:
     """Files of C to include: numbers of the instructions, and cases of a switch for each shape."""
     last = {f"LAST_{shape}": max(NUMBERS[name] for name in table) for shape, table in _SHAPES.items()}
     numbers = [f"OP_{name.replace(' ', '_')} = {number}" for name, number in NUMBERS.items()]
-    numbers += [f"{name} = {number}" for name, number in last.items()] + [f"OPS = {len(NUMBERS)}"]
+    numbers += [f"{name} = {number}" for name, number in last.items()] + [f"ATOMIC_{name} = {n}" for name, n in ATOMICS.items()]
 
     def cases(table: dict[str, str], line: str, sources: tuple[str, ...], others: dict[str, str]) -> str:
         views = {"S": "((u32){})", "I": "((i32){})", "F": "float_of({})", "Q": "{}"}

@@ -7,9 +7,7 @@ import os
 from collections.abc import Iterator
 from functools import cache
 
-from vkdml_lab.radeon.structures import FINDINGS, NOTED, Instruction
-
-SETTINGS = ["seed", "late", "caches", "inexact", "resident", "budget", "broken"]  # in the order of native/radeon.c
+from vkdml_lab.radeon.structures import FINDINGS, NOTED, SETTINGS, Instruction
 
 
 class Program(ctypes.Structure):
@@ -32,7 +30,7 @@ def _library() -> ctypes.CDLL:
 def change(**settings: int) -> None:
     """Sets how the GPU behaves from now on."""
     for name, value in settings.items():
-        _library().radeon_set(SETTINGS.index(name), ctypes.c_long(value))
+        _library().radeon_set(list(SETTINGS).index(name), ctypes.c_long(value))
 
 
 def programs() -> Iterator[Program]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 from ctypes import c_int32, c_uint8, c_uint16, c_uint32, c_uint64
 from typing import Any
 
@@ -13,8 +14,8 @@ VCC, NULL, M0, EXEC, SCC = 106, 124, 125, 126, 253  # scalar registers with name
 MODIFIERS = {name: 1 << bit for bit, name in enumerate(["NEG", "ABS", "HIGH", "HALF", "WORD", "BYTE", "ODD"])}
 # Of a vector instruction's result, then of an access to memory
 FLAGS = {name: 1 << bit for bit, name in enumerate([
-    "CLAMP", "CLAMP_HALF", "TIMES2", "TIMES4", "HALVED", "TO_HIGH", "DUAL", "SETS_EXEC", "GLC", "OFFEN", "TWO", "SIGNED", "D16",
-    "D16_HIGH"])}
+    "CLAMP", "CLAMP_HALF", "TIMES2", "TIMES4", "HALVED", "TO_LOW", "TO_HIGH", "KEEPS", "DUAL", "SETS_EXEC", "GLC",
+    "OFFEN", "TWO", "SIGNED", "D16", "D16_HIGH"])}
 # What may be wrong beside numbers; the texts are shown
 FINDINGS = {
     "EARLY_READ": "a register is read before its load is waited for",
@@ -26,17 +27,25 @@ FINDINGS = {
     "OUTSIDE_LDS": "an access outside of the shared memory",
     "OUTSIDE_REGISTERS": "a register that the wave does not have",
     "MISALIGNED": "a misaligned access",
-    "LDS_RACE": "waves of a workgroup access a word of shared memory without a barrier between them",
+    "LDS_RACE": "waves access a word of shared memory, and nothing orders them",
+    "RACE": "waves access a word of memory, and nothing orders them",
+    "NOISE": "a lone word is read past the cache, which others may write meanwhile",
     "STALE": "a cache may hold an older value: it was not invalidated after another core's store",
-    "UNORDERED": "memory is read that an earlier dispatch may still write",
+    "UNORDERED": "memory is accessed that an earlier dispatch may still access",
     "FAULT": "an access to an address where there is no memory",
     "ENDLESS": "a wave does not end",
     "REFUSED": "the emulator does not know it",
 }
-# No faults: what was never written is noise, and results are wrong where it matters. Compilers let lane masks begin with any
-# bits, and a workgroup that gives up reads shared memory that it fetched nothing into
-NOTED = {"UNWRITTEN_SCALAR", "UNWRITTEN_VECTOR", "UNWRITTEN_LDS"}
+# No faults: what was never written is noise, as is what others may write, and results are wrong where it matters. Compilers
+# let lane masks begin with any bits, a workgroup that gives up reads shared memory that it fetched nothing into, and parts
+# read others' state and do not use it
+NOTED = {"UNWRITTEN_SCALAR", "UNWRITTEN_VECTOR", "UNWRITTEN_LDS", "NOISE"}
 MOST_FOUND = 64  # places that one dispatch reports
+# How hostile the GPU is. late: loads and stores end at once (0), at any time (1), as late as they may (2). caches: a core keeps
+# lines until they are invalidated (2), or some time before (1). inexact: functions are wrong by what the guide allows, always
+# alike for the same argument. resident: workgroups at once. budget: instructions of a wave. broken: the instruction, by its
+# number in the table, that gives wrong bits wherever it runs
+SETTINGS = {"seed": 1, "late": 1, "caches": 1, "inexact": 1, "resident": 1024, "budget": 20_000_000, "broken": -1}
 
 
 class Operand(ctypes.Structure):
@@ -83,6 +92,8 @@ def c_text() -> str:
     lines = [f"enum {{ {', '.join(names)} }};" for names in (KINDS_OF_OPERANDS, FINDINGS)]
     for row in (registers, MODIFIERS, FLAGS):
         lines.append(f"enum {{ {', '.join(f'{name} = {value}' for name, value in row.items())} }};")
+    lines.append(f"static struct {{ long {', '.join(SETTINGS)}; }} settings = {{ {', '.join(map(str, SETTINGS.values()))} }};")
+    lines.append(f"static const char *const SETTINGS[] = {{ {', '.join(json.dumps(name.upper()) for name in SETTINGS)} }};")
     for one in (Operand, Instruction, Found, Report):
         lines.append(f"typedef struct {{ {' '.join(member(*field[:2]) for field in one._fields_)} }} {one.__name__};")
     return "\n".join(lines)

@@ -16,7 +16,9 @@ static inline __attribute__((always_inline)) void vector_of(Wave *w, Instruction
     const float times = i->flags & TIMES2 ? 2.0f : i->flags & TIMES4 ? 4.0f : 0.5f;
     if (i->flags & (TIMES2 | TIMES4 | HALVED)) EACH_LANE result[l] = word_of(float_of(result[l]) * times);
     if (i->flags & CLAMP) EACH_LANE result[l] = word_of(clamped(float_of(result[l])));
+    if (i->flags & TO_LOW) EACH_LANE result[l] &= 0xffff;
     if (i->flags & TO_HIGH) EACH_LANE result[l] <<= 16;
+    if (i->flags & KEEPS) EACH_LANE result[l] |= d[l] & (i->flags & TO_HIGH ? 0xffff : 0xffff0000);
 }
 
 // Apart for each width: the compiler makes vector instructions of loops whose lengths it knows

@@ -1,13 +1,10 @@
-// Memory as a core sees it: through its cache, which may keep an older value until it is invalidated. All stores are counted, and
-// a word remembers its last one; so a read that only luck kept from being stale is found too.
-enum { MOST_CORES = 2048, COMMANDS = 0xffff };  // COMMANDS: the processor of commands, as the core that stores
+// Memory as a core sees it: through its cache, which may keep an older value until it is invalidated. A word remembers its last
+// store; so a read that only luck kept from being stale is found too.
+enum { MOST_CORES = 2048 };
 typedef struct { u64 line, filled; u8 data[LINE_BYTES]; } Line;
 static Line (*lines)[LINES];                    // of each core
-static u64 now;                                 // stores and invalidations so far
 static u64 cleaned[MOST_CORES];                 // when each core's cache was invalidated last
 static u64 all_cleaned, scalars_cleaned;        // the same of all cores, and of the caches of scalars
-static u64 settled;                             // stores until then belong to dispatches that were waited for
-static u64 began;                               // when this dispatch did
 
 static inline u64 cleaned_at(int core) { return cleaned[core] > all_cleaned ? cleaned[core] : all_cleaned; }
 
@@ -40,18 +37,19 @@ static int look(Wave *w, Instruction *i, u64 va, View *view) {
     return 1;
 }
 
-static inline void check_order(const Wave *w, Instruction *i, u64 va, u64 stamp, int core, u64 clean) {
-    const u64 when = stamp >> 16;
-    if (when <= began && when > settled) found(w, UNORDERED, i, va);
-    if (when > clean && (when <= began || (int)(stamp & 0xffff) != core) && settings.caches) found(w, STALE, i, va);
+static inline void check_stale(const Wave *w, Instruction *i, u64 va, u64 written, int core, u64 clean) {
+    const u64 when = written >> TIME;
+    const int by_another = when <= began || (int)(written >> (PLACE + 5) & 2047) != core;
+    if (when > clean && by_another && settings.caches && !gave_up) found(w, STALE, i, va);
 }
 
-static inline u32 load(Wave *w, Instruction *i, u64 va, View *view) {
+static inline u32 load(Wave *w, Instruction *i, u64 stamp, u64 va, View *view) {
     u32 word = 0;
     if (!look(w, i, va, view)) return 0xdeadbeef;
     memcpy(&word, view->from + va % LINE_BYTES, i->size);
-    const u64 stamp = view->range->stamps[(va - view->range->va) / 4];
-    if (stamp) check_order(w, i, va, stamp, w->core, i->flags & GLC ? ~0ull : cleaned_at(w->core));
+    Word *used = &view->range->words[(va - view->range->va) / 4];
+    if (used->written) check_stale(w, i, va, used->written, w->core, i->flags & GLC ? ~0ull : cleaned_at(w->core));
+    if (touch(w, i, va, used, 0, stamp_at(stamp, va, i->size))) word = 0x7fc00000 ^ draw();
     i->loaded += i->size;
     return word;
 }
@@ -59,27 +57,30 @@ static inline u32 load(Wave *w, Instruction *i, u64 va, View *view) {
 static u32 load_scalar(Wave *w, Instruction *i, u64 va) {
     const Range *range = memory_at(w, i, va, 4);
     if (!range) return 0xdeadbeef;
-    check_order(w, i, va, range->stamps[(va - range->va) / 4], -1, scalars_cleaned);
+    const u64 written = range->words[(va - range->va) / 4].written;
+    check_stale(w, i, va, written, -1, scalars_cleaned);
+    check_race(w, i, va, written, STORES, BYTES);
     i->loaded += 4;
     return *(u32 *)(range->host + (va - range->va));
 }
 
-static u8 *to_store(Wave *w, Instruction *i, u64 va) {
+static u8 *to_store(Wave *w, Instruction *i, u64 stamp, u64 va) {
     Range *range = memory_at(w, i, va, i->size);
     if (!range) return NULL;
-    range->stamps[(va - range->va) / 4] = ++now << 16 | w->core;
+    touch(w, i, va, &range->words[(va - range->va) / 4], 1, stamp_at(stamp, va, i->size));
     return range->host + (va - range->va);
 }
 
-static void store(Wave *w, Instruction *i, u64 va, u32 word) {
-    u8 *memory = to_store(w, i, va);
+static void store(Wave *w, Instruction *i, u64 stamp, u64 va, u32 word) {
+    u8 *memory = to_store(w, i, stamp, va);
     Line *kept = &lines[w->core][va / LINE_BYTES % LINES];
     if (memory) memcpy(memory, &word, i->size);
     if (kept->line == va / LINE_BYTES) memcpy(kept->data + va % LINE_BYTES, &word, i->size);
 }
 
-static u32 exchange(Wave *w, Instruction *i, u64 va, u32 with) {  // an atomic: done where memory is. Returns the old word
-    u8 *memory = to_store(w, i, va);
+// An atomic: done where memory is. Returns the old word
+static u32 exchange(Wave *w, Instruction *i, u64 stamp, u64 va, u32 with) {
+    u8 *memory = to_store(w, i, stamp, va);
     Line *kept = &lines[w->core][va / LINE_BYTES % LINES];
     u32 old = 0;
     if (!memory) return 0;

@@ -1,6 +1,5 @@
 // How Python sets what the GPU does, changes programs, and runs single instructions.
 #define PUBLIC __attribute__((visibility("default")))
-static const char *const SETTINGS[] = {"SEED", "LATE", "CACHES", "INEXACT", "RESIDENT", "BUDGET", "BROKEN"};
 
 PUBLIC void radeon_set(int number, long value) {
     (&settings.seed)[number] = value;

@@ -164,16 +164,16 @@ static void map(int fd, const Mapping *m, Call *next) {
         if (next(fd, _IOWR('d', MMAP, argument), &argument)) return;
         buffers[m->handle].host = mmap64(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off64_t)argument.offset);
     }
-    u64 *stamps = mmap(NULL, m->size * 2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (buffers[m->handle].host != MAP_FAILED && stamps != MAP_FAILED)
-        ranges[range_count++] = (Range){m->address & ADDRESS, m->size, buffers[m->handle].host + m->offset, stamps};
+    Word *words = mmap(NULL, m->size / 4 * sizeof *words, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (buffers[m->handle].host != MAP_FAILED && words != MAP_FAILED)
+        ranges[range_count++] = (Range){m->address & ADDRESS, m->size, buffers[m->handle].host + m->offset, words};
 }
 
 static void unmap(u64 address, u64 size) {
     wait_until_idle();
     for (int n = 0; n < range_count; n++)
         if (ranges[n].va >= address && ranges[n].va < address + (size ? size : 1)) {
-            munmap(ranges[n].stamps, ranges[n].size * 2);
+            munmap(ranges[n].words, ranges[n].size / 4 * sizeof *ranges[n].words);
             ranges[n--] = ranges[--range_count];
         }
 }

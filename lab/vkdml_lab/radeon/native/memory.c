@@ -1,19 +1,6 @@
 // Loads, stores and atomics: issued at one time, done at another, and seen by the wave when it has waited for them. Loads of one
 // kind come back in their order, scalar loads in any; stores are done in any order but to the same words.
-static int is_shared(const Pending *p) { return p->i->op >= OP_ds_load; }
 static int is_time(void) { return !settings.late || (settings.late == 1 && draw() & 1); }
-
-// Whether the waves of a workgroup order their accesses of a word by barriers
-static void check_race(Wave *w, Instruction *i, u32 at) {
-    enum { MANY = 0xffff };
-    SharedWord *word = &w->group->words[at / 4];
-    const u32 barriers = w->group->barriers + 1;  // 0: never
-    const int is_atomic = i->op == OP_ds_atomic, other_wrote = word->written_at == barriers && word->writer != w->index;
-    const int other_read = word->read_at == barriers && word->reader != w->index, writes = i->op != OP_ds_load;
-    if ((other_wrote && !(word->is_atomic && is_atomic)) || (writes && other_read)) found(w, LDS_RACE, i, at);
-    if (writes) word->is_written = 1, word->is_atomic = is_atomic, word->writer = w->index, word->written_at = barriers;
-    else word->reader = other_read ? MANY : w->index, word->read_at = barriers;
-}
 
 static void do_shared(Wave *w, Pending *p, int l, u32 k) {
     Instruction *i = p->i;
@@ -23,35 +10,34 @@ static void do_shared(Wave *w, Pending *p, int l, u32 k) {
     if (i->op == OP_ds_load) *data = 0;
     if ((u64)at + i->size > w->group->lds_bytes) return found(w, OUTSIDE_LDS, i, at);
     if (at % i->size) found(w, MISALIGNED, i, at);
-    if (i->op == OP_ds_load && !w->group->words[at / 4].is_written) found(w, UNWRITTEN_LDS, i, at);
-    check_race(w, i, at);
+    if (i->op == OP_ds_load && !w->group->words[at / 4].written) found(w, UNWRITTEN_LDS, i, at);
+    touch(w, i, at, &w->group->words[at / 4], i->op != OP_ds_load, stamp_at(p->stamp, at, i->size));
     u8 *memory = w->group->lds + at;
     if (i->op == OP_ds_load) memcpy(data, memory, i->size), i->loaded += i->size;
     else if (i->op == OP_ds_store) memcpy(memory, data, i->size);
     else *(u32 *)memory = atomic_of(i->immediate[1], *(u32 *)memory, *data);
 }
 
-static void do_sent_of_group(Wave *w);
-
 static void perform(Wave *w, Pending *p) {  // reads or writes memory
     Instruction *i = p->i;
     View view = {0};
-    if (p->done) return;
-    p->done = 1;
+    if (p->stamp) return;
+    set_time(w, p);
     for (u32 k = 0; i->op == OP_scalar_load && k < p->words; k++)
         p->data[0][k] = p->address[k] ? load_scalar(w, i, p->address[k]) : 0;
-    for (int n = 0; is_shared(p) && n < w->shared.count && w->shared.of[n] != p; n++)  // in their order
-        if (is_shared(w->shared.of[n])) perform(w, w->shared.of[n]);
-    if (!is_shared(p) && p->loads) do_sent_of_group(w);
+    const Queue *shared = &w->queues[SHARED];
+    for (int n = 0; is_shared(p) && n < shared->count && shared->of[n] != p; n++)  // in their order
+        if (is_shared(shared->of[n])) perform(w, shared->of[n]);
     for (int l = 0; l < w->width; l++)
         for (u32 k = 0; p->mask >> l & 1 && k < p->words; k++)
             if (is_shared(p)) do_shared(w, p, l, k);
-            else if (!p->loads) store(w, i, p->address[l] + 4 * k, p->data[k][l]);
-            else p->data[k][l] = p->address[l] ? load(w, i, p->address[l] + 4 * k, &view) : 0;
+            else if (!p->loads) store(w, i, p->stamp, p->address[l] + 4 * k, p->data[k][l]);
+            else p->data[k][l] = p->address[l] ? load(w, i, p->stamp, p->address[l] + 4 * k, &view) : 0;
 }
 
 static void finish(Wave *w, Pending *p) {  // registers get what was loaded
     Instruction *i = p->i;
+    if (p->loads) acquire(w, p);
     for (u32 k = 0, r = i->to.reg; p->loads && k < p->words; k++, r++) {
         if (i->op == OP_scalar_load) {
             w->s[r] = p->data[0][k] ^ broken(i, OF_SCALARS), w->scalar_written[r] = 1, w->scalar_due[r]--;
@@ -70,7 +56,8 @@ static void finish(Wave *w, Pending *p) {  // registers get what was loaded
 
 // Until so many are left. Returns when the youngest of those waited for was issued, or 0. A count above 0 says nothing of scalar
 // loads: it is what may be left of the others
-static u64 wait_until(Wave *w, Queue *q, int left) {
+static u64 wait_until(Wave *w, int kind, int left) {
+    Queue *q = &w->queues[kind];
     int ordered = 0;
     u64 youngest = 0;
     for (int n = 0; n < q->count; n++) ordered += !left || q->of[n]->i->op != OP_scalar_load;
@@ -97,35 +84,35 @@ static int overlap(const Pending *p, const Pending *q) {
 
 // The wave's stores to the same words that were issued before are done first
 static void perform_after(Wave *w, Pending *p) {
-    for (int n = 0; n < w->stores.count && w->stores.of[n] != p; n++)
-        if (!w->stores.of[n]->done && overlap(w->stores.of[n], p)) perform(w, w->stores.of[n]);
+    const Queue *q = &w->queues[STORES];
+    for (int n = 0; n < q->count && q->of[n] != p; n++)
+        if (!q->of[n]->stamp && overlap(q->of[n], p)) perform(w, q->of[n]);
 }
 
 static void some_store(Wave *w) {
-    if (!w->stores.count) return;
-    Pending *p = w->stores.of[draw() % w->stores.count];
-    if (!p->done) perform_after(w, p), perform(w, p);
+    const Queue *q = &w->queues[STORES];
+    Pending *p = q->count ? q->of[draw() % q->count] : NULL;
+    if (p && !p->stamp) perform_after(w, p), perform(w, p);
 }
 
-// "S_WAITCNT_DEPCTR" vm_vsrc(0): all accesses have left the wave. A core keeps their order, but a workgroup's waves may be on two
+// "S_WAITCNT_DEPCTR" vm_vsrc(0): all accesses have left the wave. A core keeps their order, but a workgroup's waves may be on
+// two. That other cores may see them later, clocks find
 static void send_all(Wave *w) {
-    for (int n = 0; n < w->shared.count; n++)
-        if (is_shared(w->shared.of[n])) perform(w, w->shared.of[n]);
-    for (int n = 0; n < w->stores.count; n++) w->stores.of[n]->sent = 1;
-    for (int n = 0; n < w->loads.count; n++) perform(w, w->loads.of[n]);
+    for (const Queue *q = w->queues; q < w->queues + QUEUES; q++)
+        for (int n = 0; n < q->count; n++) {
+            Pending *p = q->of[n];
+            if (kind_of(p) == SCALAR_LOADS) continue;
+            perform(w, p);
+            p->sent = 1;
+        }
 }
 
-static void do_sent_of_group(Wave *w) {
-    for (Wave *of = w->group->waves; of < w->group->waves + w->group->wave_count; of++)
-        for (int n = 0; n < of->stores.count; n++)
-            if (of->stores.of[n]->sent) perform_after(of, of->stores.of[n]), perform(of, of->stores.of[n]);
-}
-
-static Pending *issue(Wave *w, Queue *q, Instruction *i, u64 lanes, u32 words, int loads) {
-    if (q->count == MOST_PENDING) wait_until(w, q, 0);
+static Pending *issue(Wave *w, int kind, Instruction *i, u64 lanes, u32 words, int loads) {
+    Queue *q = &w->queues[kind];
+    if (q->count == MOST_PENDING) wait_until(w, kind, 0);
     Pending *p = malloc(sizeof *p);
-    p->i = i, p->mask = lanes, p->words = words, p->loads = loads, p->done = p->sent = 0;
-    p->low = ~0ull, p->high = 0, p->issued = w->steps + 1;
+    p->i = i, p->mask = lanes, p->words = words, p->loads = loads, p->sent = 0;
+    p->low = ~0ull, p->high = p->stamp = 0, p->issued = w->steps + 1;
     return q->of[q->count++] = p;
 }
 
@@ -133,7 +120,7 @@ static void scalar_load(Wave *w, Instruction *i) {
     const Operand *base = &i->source[0];
     const u64 va = read_scalar(w, i, base) & ADDRESS, offset = (u64)(i64)i->immediate[0] + read_scalar(w, i, &i->source[1]);
     const u64 limit = base->words == 4 ? w->s[base->reg + 2] : ~0ull;  // of a descriptor
-    Pending *p = issue(w, &w->shared, i, 0, i->to.words, 1);
+    Pending *p = issue(w, SHARED, i, 0, i->to.words, 1);
     for (u32 k = 0, r = i->to.reg; k < p->words; k++, r++) {
         const u64 at = (offset & ~3ull) + 4 * k;
         if (at + 4 > limit && limit != ~0ull) found(w, OUTSIDE_BUFFER, i, at);
@@ -201,12 +188,13 @@ static void expect(Wave *w, Instruction *i, const Queue *other, u64 lanes) {  //
 
 static void vector_memory(Wave *w, Instruction *i) {
     const int shared = i->op >= OP_ds_load, reads = i->op == OP_buffer_load || i->op == OP_global_load || i->op == OP_ds_load;
-    const int atomic = i->op == OP_buffer_atomic || i->op == OP_global_atomic, loads = reads || (atomic && i->flags & GLC);
+    const int atomic = !shared && is_atomic(i), loads = reads || (atomic && i->flags & GLC);
     const u32 words = i->to.words + (reads ? 0 : i->to2.words), bytes = words > 1 ? 4 * words : i->size;
     const u64 lanes = exec_of(w);
     u64 address[MOST_LANES];
     const u64 inside = addresses_of(w, i, address, bytes);
-    Pending *p = issue(w, shared ? &w->shared : loads ? &w->loads : &w->stores, i, reads ? lanes : inside, words, loads);
+    if (i->op == OP_buffer_load && i->flags & GLC) look_at(read_scalar(w, i, &i->source[1]) & ADDRESS, w->s[i->source[1].reg + 2]);
+    Pending *p = issue(w, shared ? SHARED : loads ? LOADS : STORES, i, reads ? lanes : inside, words, loads);
     memcpy(p->address, address, sizeof address);
     for (int l = 0; l < w->width; l++)
         if (inside >> l & 1) {
@@ -217,11 +205,14 @@ static void vector_memory(Wave *w, Instruction *i) {
     if (i->to2.kind) hold(w, p, &i->to2, i->to.words);
     if (!shared && (loads || atomic)) perform_after(w, p);
     if (atomic) {
+        set_time(w, p);
+        // A part that gives up sets the first word of a buffer
+        const u32 first = inside ? (u32)address[__builtin_ctzll(inside)] : 0;
+        gave_up |= inside && i->immediate[1] == ATOMIC_or_b32 && first == w->s[i->source[1].reg];
         for (int l = 0; l < w->width; l++)
-            if (inside >> l & 1) p->data[0][l] = exchange(w, i, address[l], p->data[0][l]);
-        p->done = 1;
+            if (inside >> l & 1) release(w, address[l]), p->data[0][l] = exchange(w, i, p->stamp, address[l], p->data[0][l]);
     }
-    if (loads) expect(w, i, shared ? &w->loads : &w->shared, lanes);
+    if (loads) expect(w, i, &w->queues[shared ? LOADS : SHARED], lanes);
     if (!atomic && is_time()) {
         if (loads || shared || !settings.late) perform_after(w, p), perform(w, p);
         else some_store(w);

@@ -47,10 +47,12 @@ static void send_report(void) {
 static u8 *command_memory(u64 va, u64 bytes, int writes) {
     Range *range = memory_at(NULL, NULL, va &= ADDRESS, bytes);
     if (!range) return NULL;
-    u64 *stamps = &range->stamps[(va - range->va) / 4];
-    for (u64 n = 0; n < (bytes + 3) / 4; n++)
-        if (writes) stamps[n] = ++now << 16 | COMMANDS;
-        else if (stamps[n] >> 16 > settled && (stamps[n] & 0xffff) != COMMANDS) found(NULL, UNORDERED, NULL, va + 4 * n);
+    Word *words = &range->words[(va - range->va) / 4];
+    const u64 stamp = ++now << TIME | (u64)COMMANDS << PLACE | BYTES;
+    for (Word *word = words; word < words + (bytes + 3) / 4; word++) {
+        if ((word->written >> PLACE & 0xffff) != COMMANDS) check_race(NULL, NULL, va, word->written, STORES, BYTES);
+        if (writes) check_race(NULL, NULL, va, word->read, LOADS, BYTES), word->written = stamp;
+    }
     return range->host + (va - range->va);
 }
 

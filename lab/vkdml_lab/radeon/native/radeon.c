@@ -21,14 +21,9 @@ enum { MOST_LANES = 64, MOST_PENDING = 64, LINE_BYTES = 128, LINES = 256, SCALAR
 #define LOW32 0xffffffffull
 #define ADDRESS 0xffffffffffffull   // of a pointer; the rest repeats its highest bit
 
-// How hostile the GPU is. late: loads and stores end at once (0), at any time (1), as late as they may (2). caches: a core keeps lines
-// until they are invalidated (2), or some time before (1). inexact: functions are wrong by what the guide allows, always alike for the same argument. resident:
-// workgroups at once. budget: instructions of a wave.
-// broken: the instruction, by its number in the table, that gives wrong bits wherever it runs
-static struct { long seed, late, caches, inexact, resident, budget, broken; } settings = {1, 1, 1, 1, 1024, 20000000, -1};
-
-// A range of the GPU's addresses. stamps: of each word which store was its last (above 16 bits), and by which core
-typedef struct { u64 va, size; u8 *host; u64 *stamps; } Range;
+// Of a word the last accesses, as stamps (clocks.c): the write, and the reads of two waves
+typedef struct { u64 written, read, other_read; } Word;
+typedef struct { u64 va, size; u8 *host; Word *words; } Range;  // of the GPU's addresses
 
 // A program as the server decoded it, for the code at an address. registers: the most that it names
 typedef struct Program {
@@ -39,33 +34,34 @@ typedef struct Program {
     Instruction *instructions;
 } Program;
 
-// A load, store or atomic under way. done: memory was read or written. sent: its order among the core's accesses is fixed. issued:
-// the wave's steps until then
+// A load, store or atomic under way. stamp: when memory was read or written, and by whom; 0 before. sent: its order among the
+// core's accesses is fixed. issued: the wave's steps until then
 typedef struct {
     Instruction *i;
-    u8 loads, done, sent;
+    u8 loads, sent;
     u32 words;
-    u64 issued, mask, low, high, address[MOST_LANES];
+    u64 issued, stamp, mask, low, high, address[MOST_LANES];
     u32 data[4][MOST_LANES];
 } Pending;
 typedef struct { Pending *of[MOST_PENDING]; int count; } Queue;
 
-// due: loads under way. The queues are what vmcnt, lgkmcnt and vscnt count. waited: the steps until the last waits
+enum { LOADS, SHARED, STORES, QUEUES, SCALAR_LOADS = QUEUES, KINDS };  // vmcnt, lgkmcnt (scalar loads, too), vscnt
+
+// due: loads under way. waited: the steps until the last waits. ordered, over: at the last barrier, until when its accesses of
+// each kind were; clock: until when others' are, if it knows more than its workgroup
 typedef struct Group Group;
 typedef struct {
     Group *group;
     int index, state, pc, width, core, scc;
     u32 pace, s[SCALARS], (*v)[MOST_LANES];
-    u64 steps, waited[2];
+    u64 steps, waited[2], ordered[KINDS], over[KINDS], *clock;
     u8 scalar_written[SCALARS], scalar_due[SCALARS], written[256], due[256];
-    Queue loads, shared, stores;
+    Queue queues[QUEUES];
     u32 (*scratch)[MOST_LANES];
 } Wave;
 enum { RUNS, AT_BARRIER, OVER };
 
-// A workgroup. Of each word of shared memory: who wrote and read it last, and after how many barriers
-typedef struct { u32 written_at, read_at; u16 writer, reader; u8 is_written, is_atomic; } SharedWord;
-struct Group { u32 number, barriers, lds_bytes; int wave_count; Wave *waves; u8 *lds; SharedWord *words; };
+struct Group { u32 number, lds_bytes; int wave_count; Wave *waves; u8 *lds; Word *words; u64 began, *clock; };  // a workgroup
 
 typedef struct {
     const Program *program;
@@ -85,6 +81,7 @@ static Range *range_of(u64 va, u64 bytes);
 #include "arithmetic.c"
 #include "registers.c"
 #include "alu.c"
+#include "clocks.c"
 #include "caches.c"
 #include "memory.c"
 #include "waves.c"

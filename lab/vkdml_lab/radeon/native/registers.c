@@ -27,7 +27,7 @@ static int is_due(const Wave *w, const Queue *q, u32 reg, u64 lanes) {
 }
 
 static void check_due(Wave *w, u32 kind, Instruction *i, u32 reg) {
-    if (is_due(w, &w->loads, reg, exec_of(w)) || is_due(w, &w->shared, reg, exec_of(w))) found(w, kind, i, reg);
+    if (is_due(w, &w->queues[LOADS], reg, exec_of(w)) || is_due(w, &w->queues[SHARED], reg, exec_of(w))) found(w, kind, i, reg);
 }
 
 static void check_vector(Wave *w, Instruction *i, u32 reg, u32 words) {

@@ -32,9 +32,8 @@ static void across_lanes(Wave *w, Instruction *i, u32 *result, u32 *second) {
 
 // "S_WAITCNT", counting waits for loads that were issued since the last one, and the instructions since the youngest
 static void wait_for_loads(Wave *w, Instruction *i) {
-    Queue *const queues[] = {&w->loads, &w->shared};
-    for (int n = 0; n < 2; n++) {
-        const u64 youngest = wait_until(w, queues[n], i->immediate[n]);
+    for (int n = LOADS; n <= SHARED; n++) {
+        const u64 youngest = wait_until(w, n, i->immediate[n]);
         if (youngest <= w->waited[n]) continue;  // a wait behind it has seen it come
         i->waited[n]++, i->ahead[n] += w->steps - youngest, w->waited[n] = w->steps;
     }
@@ -45,12 +44,13 @@ static void other(Wave *w, Instruction *i, u32 *result, u32 *second, const Dispa
     case OP_nothing: case OP_buffer_gl1_inv: break;  // a GPU's middle cache has nothing that its first one had not
     case OP_buffer_gl0_inv: cleaned[w->core] = ++now; break;
     case OP_s_endpgm:
-        wait_until(w, &w->stores, 0), wait_until(w, &w->loads, 0), wait_until(w, &w->shared, 0);
-        w->state = OVER;
+        for (int n = 0; n < QUEUES; n++) wait_until(w, n, 0);
+        free(w->clock);
+        w->state = OVER, w->clock = NULL;
         break;
     case OP_s_barrier: if (d->waves > 1) w->state = AT_BARRIER; break;
     case OP_s_waitcnt: wait_for_loads(w, i); break;
-    case OP_s_waitcnt_vscnt: wait_until(w, &w->stores, i->immediate[0]); break;
+    case OP_s_waitcnt_vscnt: wait_until(w, STORES, i->immediate[0]); break;
     case OP_s_waitcnt_depctr: if (!(i->immediate[0] >> 2 & 7) && !(d->wgp && d->waves > 1)) send_all(w); break;
     case OP_s_getpc_b64: write_scalar(w, i, &i->to, d->program->va + i->pc + 4); break;
     case OP_scalar_load: scalar_load(w, i); break;
@@ -66,7 +66,7 @@ static void step(Wave *w, const Dispatch *d) {
     u32 result[MOST_LANES], second[MOST_LANES];
     int next = w->pc + 1;
     i->runs++;
-    if (w->stores.count && draw() % (settings.late == 2 ? 1024 : 16) == 0) some_store(w);
+    if (w->queues[STORES].count && draw() % (settings.late == 2 ? 1024 : 16) == 0) some_store(w);
     if (i->op <= LAST_VECTOR) {
         vector(w, i, result);
         if (i->flags & DUAL) {  // both read before one writes
@@ -113,8 +113,9 @@ static void start_wave(Wave *w, const Dispatch *d, Group *group, int index, int 
 }
 
 static void start_group(Group *group, const Dispatch *d, u32 number, int slot) {
-    group->number = number, group->barriers = 0;
-    for (u32 n = 0; n < d->lds_bytes / 4; n++) ((u32 *)group->lds)[n] = 0x7fc00000 ^ draw(), group->words[n] = (SharedWord){0};
+    free(group->clock);
+    group->number = number, group->clock = NULL, group->began = now;
+    for (u32 n = 0; n < d->lds_bytes / 4; n++) ((u32 *)group->lds)[n] = 0x7fc00000 ^ draw(), group->words[n] = (Word){0};
     for (u32 n = 0; n < d->waves; n++) start_wave(&group->waves[n], d, group, n, slot);
 }
 
@@ -123,7 +124,7 @@ static int meet(Group *group) {
     int count[3] = {0};
     for (int n = 0; n < group->wave_count; n++) count[group->waves[n].state]++;
     if (count[AT_BARRIER] && !count[RUNS]) {
-        group->barriers++;
+        meet_at_barrier(group);
         for (int n = 0; n < group->wave_count; n++)
             if (group->waves[n].state == AT_BARRIER) group->waves[n].state = RUNS;
     }
@@ -144,10 +145,10 @@ static void run_waves(const Dispatch *d) {
     Group *groups = calloc(slots, sizeof *groups);
     Wave *all = calloc(waves, sizeof *all);
     u32 (*registers)[MOST_LANES] = malloc((size_t)waves * d->registers * sizeof *registers), *lds = malloc(slots * lds_words * 4 + 1);
-    SharedWord *words = malloc(slots * lds_words * sizeof *words + 1);
+    Word *words = malloc(slots * lds_words * sizeof *words + 1);
     int *order = malloc(total * sizeof *order), *live = malloc(slots * sizeof *live), next = 0, living = 0, ok = 1;
     const u32 csr = _mm_getcsr();
-    began = now;
+    began = now, all_waves = all, wave_count = waves, group_waves = d->waves;
     set_denormals(d->mode);
     for (int n = 0; n < total; n++) {  // shuffled
         const int k = draw() % (n + 1);
@@ -181,10 +182,12 @@ static void run_waves(const Dispatch *d) {
             for (int n = 0; n < living; n++)
                 if (live[n] == slot) live[n] = live[--living];
     }
-    for (int n = 0; n < 3 * waves; n++) {  // of those that did not end
-        Queue *q = n % 3 == 0 ? &all[n / 3].loads : n % 3 == 1 ? &all[n / 3].shared : &all[n / 3].stores;
+    for (int n = 0; n < QUEUES * waves; n++) {  // of those that did not end
+        Queue *q = &all[n / QUEUES].queues[n % QUEUES];
         while (q->count) free(q->of[--q->count]);
     }
     _mm_setcsr(csr);
+    forget_clocks();
+    for (int n = 0; n < slots; n++) free(groups[n].clock);
     free(groups), free(all), free(registers), free(scratch_of), free(lds), free(words), free(order), free(live);
 }
