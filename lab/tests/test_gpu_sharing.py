@@ -134,6 +134,8 @@ def intel(message, lanes=16):
     return f"        send ({lanes})   r1   r2   null   0x0   0x0219E000   {{$1}}  // wr:1+0, rd:1; {message}\n"
 
 
+STORED = {AMD: "\tds_store_b128 v1, v[2:5]\n", NVIDIA: "      st.shared.b128 [r1] r2\n", INTEL: intel("store.slm.d32x4.a32"),
+          ADRENO: "stl.u32 l[r1.x], r2.x, 4\n"}  # in shared memory
 ATOM = "\tbuffer_atomic_add v54, off, s[24:27], s19\n"
 GCN = Lines(AMD, ("\tbuffer_load_dwordx4 v[0:3], v8, s[0:3], 0 offen glc\n", "\tbuffer_load_dwordx4 v[0:3], v8, s[0:3], 0 offen\n"),
             ("\tbuffer_load_dword v54, off, s[20:23], s18 glc\n", "\tbuffer_load_dword v54, off, s[20:23], s18\n"),
@@ -231,6 +233,18 @@ def test_loads_before_a_step_waits(gpu, in_flow):
 
     assert ahead(load, "") == ahead(2 * load, load) / 2 == 1
     assert ahead("", load) == 0
+
+
+@pytest.mark.parametrize("gpu", WRITTEN)
+@pytest.mark.parametrize(("before", "behind", "found"), [(3, 0, 1), (2, 0, 0), (2, 1, 0), (1, 2, 1), (0, 2, 0), (0, 3, 0)])
+def test_loads_of_h_are_not_loads_of_the_gates(gpu, before, behind, found):
+    """Two of h, which a compiler puts, with their stores to shared memory, before or behind the step's first barrier."""
+    lines = WRITTEN[gpu]
+    load, wait, stored = lines.word[0], lines.arrival[gpu != "rtx3090"], STORED[lines.shown]
+    first, second = (stored, "") if before > 1 else ("", stored)
+    text = lines.shown[1].format(before="", word=before * load + first + wait + behind * load + second, products=4 * lines.shown[2],
+                                 store=lines.store[0], arrival="", add="", counter=lines.counter[0])
+    assert loads_before_waiting(of_products(code(text)), 16, 16, 2) == found
 
 
 def test_every_gpu_has_its_memory():

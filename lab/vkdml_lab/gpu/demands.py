@@ -100,7 +100,7 @@ def _share_of_floor(part: Part) -> float | None:
     every = problem.directions * len(problem.cell.gates) * problem.hidden**2 * problem.element.itemsize
     kept = (constants["REGISTER_LOADS"] + constants["SHARED_LOADS"]) * constants["COLUMN_GROUPS"] / constants["HIDDEN_LOADS"]
     size = every * (1 if "stepped" in part.dispatch.kernel else 1 - kept)
-    return part.estimate.seconds / (size / rates.rate_of(size)) if size else None
+    return round(part.estimate.seconds / (size / rates.rate_of(size)), 9) if size else None  # both may be the same product
 
 
 def _projection_share(part: Part) -> float | None:

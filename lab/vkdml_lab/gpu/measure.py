@@ -116,12 +116,12 @@ def _estimated(part: Part) -> Part:
 
 def _gates_ahead(code: Loop, constants: dict[str, int], width: int, fetches_h: bool) -> float:
     """Loads of the gates before the first barrier or poll of a step, for a row that an invocation finishes. fetches_h: h is
-    loaded there too, by loads of 16 bytes.
+    loaded too, by loads of 16 bytes.
     """
     of_first_phase = constants["GATES"] - constants["PHASES"] + 1
-    loads = loads_before_waiting(of_products(code), 4 * of_first_phase, width)
     of_h = ceil_div(constants["TILE_VECS"], constants["WORKGROUP"]) if fetches_h else 0
-    return (loads - of_h) / ceil_div(constants["ROWS"], constants["COLUMN_GROUPS"])
+    loads = loads_before_waiting(of_products(code), 4 * of_first_phase, width, of_h)
+    return loads / ceil_div(constants["ROWS"], constants["COLUMN_GROUPS"])
 
 
 def _counts(part: Part) -> dict[str, float]:

@@ -81,13 +81,15 @@ def shared(code: Loop, memory: Memory, phases: int, in_flow: bool, is_alone: boo
     return {name: count / phases for name, count in found.items()}
 
 
-def loads_before_waiting(step: Loop, least: int, width: int) -> float:
+def loads_before_waiting(step: Loop, least: int, width: int, of_h: int = 0) -> float:
     """Number of loads past the core's cache of at least so many bytes a lane, before the first barrier or poll of a step.
 
-    width: a subgroup's; several loads may make one for all of its lanes.
+    width: a subgroup's; several loads may make one for all of its lanes. of_h: loads that fetch h and are not counted; 0 in
+    flow, which polls h. They may stand behind a barrier that frees shared memory for h: h is stored there only then.
     """
-    ahead = takewhile(lambda one: one is not None, _until_waiting(step))
-    return sum((one.lanes or width) / width for one in ahead if one and _is_ahead(one, least))
+    ahead = list(takewhile(lambda one: one is not None, _until_waiting(step)))
+    loads = sum((one.lanes or width) / width for one in ahead if one and _is_ahead(one, least))
+    return loads - of_h if any(one and one.kind == SHARED_STORE for one in ahead) else loads
 
 
 def _is_ahead(one: Instruction, least: int) -> bool:
