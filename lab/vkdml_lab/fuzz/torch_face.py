@@ -272,6 +272,7 @@ class Draw:
 
     def _break(self) -> None:
         self.given: Any = self.lengths
+        shapes = [one.shape for one in (self.input, *self.hx)]
         if self.wrong == "input" and self.form != "packed":
             self.input = self.one_of(*_WRONG_INPUTS)(self.input)
         elif self.wrong == "states" and self.hx:
@@ -282,6 +283,7 @@ class Draw:
             self.given = self.one_of(*_WRONG_LENGTHS)(self.lengths)
         else:
             self.wrong = None
+        self.is_reshaped = self.wrong in ("input", "states") and shapes != [one.shape for one in (self.input, *self.hx)]
 
     def call(self, module: torch.nn.Module, is_twin: bool) -> list[torch.Tensor]:
         """All results; of lengths PyTorch's are those of a PackedSequence, and zeros where a row has no steps."""
@@ -300,7 +302,7 @@ class Draw:
     def check(self) -> str:
         """Raises AssertionError where a twin and PyTorch's module differ. Returns what was compared."""
         got = _result(self.call, vkdml.torch.convert(self.module), True)
-        is_unseen = self.wrong in ("input", "states") and self.form in ("packed", "lengths")  # PyTorch reads wherever they end
+        is_unseen = self.is_reshaped and self.form in ("packed", "lengths")  # PyTorch reads wherever they end
         expected = RuntimeError("a PackedSequence of wrong sizes") if is_unseen else _result(self.call, self.module, False)
         if any(_is_pytorchs(one) for one in (got, expected)):
             return "PyTorch cannot"
