@@ -117,10 +117,8 @@ SHAPES = """
 import sys
 import numpy as np
 import vkdml
-from vkdml.engine.vulkan.system import trim_heap
 
 def resident():
-    trim_heap()  # what the last compilation has freed is no pipeline's
     return int(open("/proc/self/statm").read().split()[1]) * 4096
 
 shapes, limit = map(int, sys.argv[1:])
@@ -134,19 +132,17 @@ for h in range(15, 15 + shapes):
 print(device.gpu.pipelines_made - made)
 print(device.gpu.store.size)
 print(resident() - before)
+print(*(line for line in open("/proc/self/status") if line.startswith("Rss")))
 """
 
 
-@pytest.mark.parametrize(("shapes", "limit"), [(30, 32 * 2**20), pytest.param(300, 256 * 2**20, marks=[pytest.mark.thorough, pytest.mark.timeout(1800)])])
+@pytest.mark.parametrize(("shapes", "limit"), [(30, 32 * 2**20), pytest.param(300, 256 * 2**20, marks=[pytest.mark.thorough, pytest.mark.timeout(900)])])
 def test_what_pipelines_take_of_the_process_is_bounded(shapes, limit):
     """Each shape is another pipeline, some MiB where a driver compiles for the CPU."""
-    for _ in range(2):  # on a busy machine a driver's thread frees dropped pipelines while the next ones are measured
-        made, kept, grown = map(int, run(SHAPES, shapes, limit, timeout=900))
-        assert made >= shapes - 1
-        assert kept <= limit
-        if grown <= 1.125 * limit:
-            break
-    assert grown <= 1.125 * limit
+    made, kept, grown, *parts = run(SHAPES, shapes, limit, timeout=900)
+    assert int(made) >= shapes - 1
+    assert int(kept) <= limit
+    assert int(grown) <= 1.125 * limit, [kept, *parts]
 
 
 @pytest.mark.parametrize(("heap", "counted"), [(4000, 5000), (-300, 400), (0, 400), (10**6, 19200)])
