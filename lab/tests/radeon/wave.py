@@ -48,7 +48,6 @@ class Wave:
         return None if found < 0 else list(FINDINGS)[found]
 
 
-
 def run_groups(text: str, groups: int, waves: int, memory: np.ndarray, **settings: int) -> set[str]:
     """Executes a program, in which labels are lines of their own, in workgroups on a buffer. Returns the kinds of findings."""
     lines, labels = list[tuple[int, str, int | None]](), dict[str, int]()

@@ -170,13 +170,11 @@ def main() -> int:
     took = table({"GPU": name, "pipelines": one.pipelines, "compiling, s": one.compile_seconds, "in all, s": one.seconds}
                  for name, one in checked.items())
     is_counted = executed.NAME in arguments.gpus and len(cases) == len(CASES)
-    counted = list(executed.rows(arguments.drivers)) if is_counted else []
-    uncounted = [sentence for sentence in counted if isinstance(sentence, str)]
+    counted, uncounted = executed.report(arguments.drivers) if is_counted else ("", [])
     first_calls = [row for one in checked.values() for row in one.first_calls]
     write(arguments.output, ["# What GPUs' compilers make of the plans", ASSUMED, "## Demands", summary, "## What it took",
                              took, "## What a first call compiles, s of a core", table(first_calls), "## Steps",
-                             times.table(found), "## What steps execute", executed.NOTE,
-                             table(row for row in counted if isinstance(row, dict)), *uncounted,
+                             times.table(found), "## What steps execute", executed.NOTE, counted, *uncounted,
                              "## Pipelines", shown, "## Refused", *refused],
           [row(part) for part in found])
     pipelines, compiling = (sum(getattr(one, name) for one in checked.values()) for name in ("pipelines", "compile_seconds"))

@@ -171,6 +171,12 @@ def rows(drivers: Path, plans: Iterable[tuple[Case, str]] = PLANS) -> Iterator[d
             yield f"{case.name} {name}: its steps could not be counted: {error}"
 
 
+def report(drivers: Path) -> tuple[str, list[str]]:
+    """The table of all PLANS, and sentences on those whose steps could not be counted."""
+    found = list(rows(drivers))
+    return table(row for row in found if isinstance(row, dict)), [sentence for sentence in found if isinstance(sentence, str)]
+
+
 def _rows(drivers: Path, case: Case, name: str) -> list[dict[str, Any]]:
     command = [sys.executable, "-m", "vkdml", "radeon", "--gpu", NAME, "--drivers", str(drivers),
                "python", "-m", "vkdml_lab.gpu.executed", "--inside", str(PLANS.index((case, name)))]
@@ -191,9 +197,8 @@ def main() -> int:
     if arguments.inside is not None:
         inside(arguments.inside)
     else:
-        found = list(rows(arguments.drivers))
-        failed = [one for one in found if isinstance(one, str)]
-        print(table(one for one in found if isinstance(one, dict)), *failed, sep="\n\n")
+        counted, failed = report(arguments.drivers)
+        print(counted, *failed, sep="\n\n")
         return int(bool(failed))
     return 0
 

@@ -18,13 +18,13 @@ static int gave_up;                // a part did: it waits no more, and nothing 
 static struct { u64 va, end; int has_flags; } looked_at[16];  // buffers that are read past the cache
 static int looked_count;
 
-static int is_shared(const Pending *p) { return p->i->op >= OP_ds_load; }
+static int is_shared(const Instruction *i) { return i->op >= OP_ds_load; }
 static int is_atomic(const Instruction *i) {
     return i->op == OP_buffer_atomic || i->op == OP_global_atomic || i->op == OP_ds_atomic;
 }
 
 static int kind_of(const Pending *p) {
-    return is_shared(p) ? SHARED : p->i->op == OP_scalar_load ? SCALAR_LOADS : p->loads && !is_atomic(p->i) ? LOADS : STORES;
+    return is_shared(p->i) ? SHARED : p->i->op == OP_scalar_load ? SCALAR_LOADS : p->loads && !is_atomic(p->i) ? LOADS : STORES;
 }
 
 static void set_time(const Wave *w, Pending *p) {
@@ -72,7 +72,7 @@ static void release(const Wave *w, u64 va) {
 
 // The wave has the value that it read past its cache, and so knows what those knew that wrote it by an atomic
 static void acquire(Wave *w, const Pending *p) {
-    for (int l = 0; has_released && p->stamp & COHERENT && !is_shared(p) && l < w->width; l++)
+    for (int l = 0; has_released && p->stamp & COHERENT && !is_shared(p->i) && l < w->width; l++)
         for (u32 k = 0; p->mask >> l & 1 && k < p->words; k++) {
             const u64 *from = p->address[l] ? released[(p->address[l] / 4 + k) % RELEASED] : NULL;
             if (!from) continue;
@@ -117,7 +117,7 @@ static int check_race(const Wave *w, Instruction *i, u64 at, u64 earlier, int ki
 
 // An access of a word; of its last reads it keeps those of two waves. Returns whether a read races
 static inline int touch(const Wave *w, Instruction *i, u64 at, Word *word, int writes, u64 mine) {
-    const int shared = i->op >= OP_ds_load, same_wave = !((word->read ^ mine) >> PLACE & 0xffff);
+    const int shared = is_shared(i), same_wave = !((word->read ^ mine) >> PLACE & 0xffff);
     const int races = word->written && check_race(w, i, at, word->written, shared ? SHARED : STORES, mine);
     if (writes) {
         check_race(w, i, at, word->read, shared ? SHARED : LOADS, mine);

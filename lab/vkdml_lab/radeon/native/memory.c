@@ -26,11 +26,11 @@ static void perform(Wave *w, Pending *p) {  // reads or writes memory
     for (u32 k = 0; i->op == OP_scalar_load && k < p->words; k++)
         p->data[0][k] = p->address[k] ? load_scalar(w, i, p->address[k]) : 0;
     const Queue *shared = &w->queues[SHARED];
-    for (int n = 0; is_shared(p) && n < shared->count && shared->of[n] != p; n++)  // in their order
-        if (is_shared(shared->of[n])) perform(w, shared->of[n]);
+    for (int n = 0; is_shared(p->i) && n < shared->count && shared->of[n] != p; n++)  // in their order
+        if (is_shared(shared->of[n]->i)) perform(w, shared->of[n]);
     for (int l = 0; l < w->width; l++)
         for (u32 k = 0; p->mask >> l & 1 && k < p->words; k++)
-            if (is_shared(p)) do_shared(w, p, l, k);
+            if (is_shared(p->i)) do_shared(w, p, l, k);
             else if (!p->loads) store(w, i, p->stamp, p->address[l] + 4 * k, p->data[k][l]);
             else p->data[k][l] = p->address[l] ? load(w, i, p->stamp, p->address[l] + 4 * k, &view) : 0;
 }
@@ -135,7 +135,7 @@ static void scalar_load(Wave *w, Instruction *i) {
 static u64 addresses_of(Wave *w, Instruction *i, u64 *address, u32 bytes) {
     const Operand *o = &i->source[0], *base = &i->source[1];
     const u32 align = i->size < 4 ? i->size : 4, *low = w->v[o->reg], *high = w->v[o->reg + 1];
-    const int shared = i->op >= OP_ds_load, global = !shared && i->op >= OP_global_load, buffer = !shared && !global;
+    const int shared = is_shared(i), global = !shared && i->op >= OP_global_load, buffer = !shared && !global;
     const u64 start = shared ? 0 : read_scalar(w, i, base) & ADDRESS, shift = buffer ? (u32)read_scalar(w, i, &i->source[2]) : 0;
     u64 lanes = exec_of(w);
     if (o->kind == VECTOR) check_vector(w, i, o->reg, o->words);
@@ -187,7 +187,7 @@ static void expect(Wave *w, Instruction *i, const Queue *other, u64 lanes) {  //
 }
 
 static void vector_memory(Wave *w, Instruction *i) {
-    const int shared = i->op >= OP_ds_load, reads = i->op == OP_buffer_load || i->op == OP_global_load || i->op == OP_ds_load;
+    const int shared = is_shared(i), reads = i->op == OP_buffer_load || i->op == OP_global_load || i->op == OP_ds_load;
     const int atomic = !shared && is_atomic(i), loads = reads || (atomic && i->flags & GLC);
     const u32 words = i->to.words + (reads ? 0 : i->to2.words), bytes = words > 1 ? 4 * words : i->size;
     const u64 lanes = exec_of(w);

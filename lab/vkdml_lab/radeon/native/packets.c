@@ -49,9 +49,9 @@ static u8 *command_memory(u64 va, u64 bytes, int writes) {
     if (!range) return NULL;
     Word *words = &range->words[(va - range->va) / 4];
     const u64 stamp = ++now << TIME | (u64)COMMANDS << PLACE | BYTES;
-    for (Word *word = words; word < words + (bytes + 3) / 4; word++) {
-        if ((word->written >> PLACE & 0xffff) != COMMANDS) check_race(NULL, NULL, va, word->written, STORES, BYTES);
-        if (writes) check_race(NULL, NULL, va, word->read, LOADS, BYTES), word->written = stamp;
+    for (u64 n = 0; n < (bytes + 3) / 4; n++) {
+        if ((words[n].written >> PLACE & 0xffff) != COMMANDS) check_race(NULL, NULL, va + 4 * n, words[n].written, STORES, BYTES);
+        if (writes) check_race(NULL, NULL, va + 4 * n, words[n].read, LOADS, BYTES), words[n].written = stamp;
     }
     return range->host + (va - range->va);
 }
