@@ -1,12 +1,16 @@
 // DirectML's activations in float32, by their ids (numbers.glsl). a and b are the descriptor's parameters, in DirectML's order.
-// All of them return NaN for NaN: a comparison with NaN is false, so comparisons are written such that false keeps x.
+// All of them return NaN for NaN. Only is_nan() sees to that: drivers may compile a comparison and a choice to min or max, which
+// return the other operand, as NVIDIA's does, and some drivers' exp gives a number.
 
-// Sets exp(x), and exp(x) - 1 without cancellation near 0. NaN gives NaN, unlike in some drivers' exp.
+// Returns x between low and high, or NaN.
+float bounded(float x, float low, float high) { return mix(mix(mix(x, low, x < low), high, high < x), x, is_nan(x)); }
+
+// Sets exp(x), and exp(x) - 1 without cancellation near 0.
 void exponentials(float x, out float e, out float e_minus_1)
 {
     float series = x * (1.0 + x * (1.0 / 2.0 + x * (1.0 / 6.0 + x * (1.0 / 24.0 + x * (1.0 / 120.0 +
                    x * (1.0 / 720.0 + x * (1.0 / 5040.0 + x * (1.0 / 40320.0))))))));
-    e = mix(exp(x), x, is_nan(x));
+    e = exp(x);
     e_minus_1 = mix(e - 1.0, series, abs(x) < 0.5);
 }
 
@@ -52,14 +56,14 @@ float activation(uint id, float a, float b, float x)
     if (id == ELU || id == CELU || id == SCALED_ELU) result = mix(x, a * e_minus_1, x < 0.0);
     if (id == SCALED_ELU) result = b * result;
     if (id == LINEAR || is_hard) result = a * x + b;
-    if (is_hard) result = mix(mix(result, 1.0, result > 1.0), 0.0, result < 0.0);
+    if (is_hard) result = bounded(result, 0.0, 1.0);
     if (id == SWISH || id == HARD_SWISH) result = x * result;
     if (id == LEAKY_RELU) result = mix(x, a * x, x < 0.0);
     if (id == RELU) result = mix(x, 0.0, x < 0.0);
     if (id == THRESHOLDED_RELU) result = mix(x, 0.0, x <= a);
-    if (id == SHRINK) result = mix(mix(mix(0.0, x, is_nan(x)), x - a, x > b), x + a, x < -b);
+    if (id == SHRINK) result = mix(mix(0.0, x - a, x > b), x + a, x < -b);
     if (id == GELU) result = 0.5 * x * complementary_error(-0.70710678118654752 * x);
-    return result;
+    return mix(result, x, is_nan(x));
 }
 
 // The gates have the activations f, g and h in each direction, and ONNX's `clip` bounds their arguments.
@@ -82,6 +86,5 @@ float activate(uint which, float x)
 float clip(float x)
 {
     float bound = uintBitsToFloat(CLIP);
-    if (HAS_CLIP != 0) x = mix(mix(x, -bound, x < -bound), bound, bound < x);
-    return x;
+    return HAS_CLIP != 0 ? bounded(x, -bound, bound) : x;
 }
