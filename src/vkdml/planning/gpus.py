@@ -33,6 +33,7 @@ class GpuRates:
     registers: int             # 32-bit registers of a unit
     invocation_registers: int  # most registers of an invocation, with the subgroup width that the compiler chooses
     other_registers: int = 48  # registers besides weights and sums in a step kernel: Mesa's compilers take 24 to 72
+    row_registers: int = 1     # registers of each further row of a tile, besides its sums
     most_weights: int          # most registers of resident weights that an invocation has without spills
     unit_shared_bytes: int     # shared memory of a unit, for all its workgroups together
     sinks_loads: bool = False  # whether the compiler moves loads to their use if a tile has one row, which saves registers

@@ -125,7 +125,9 @@ _GPU = DeviceProfile(
 )
 
 _AMD, _NVIDIA, _INTEL, _QUALCOMM, _ARM = 0x1002, 0x10DE, 0x8086, 0x5143, 0x13B5  # values of DeviceInfo.vendor
-
+_OF_NVIDIA = replace(_GPU, vendor=_NVIDIA, integrated_units=8,  # measured on an H200 with NVIDIA's driver
+                     rates=replace(_GPU.rates, submission=22e-6, dispatch=2e-6))
+_ROW_REGISTERS = {"NVIDIA": 8}  # GpuRates.row_registers by driver: NVIDIA's compiler takes more than Mesa's
 
 # A device's profile is the first row that fits it. Mesa's rows hold from a major version on: newer ones compile loads otherwise
 PROFILES = {
@@ -161,13 +163,11 @@ PROFILES = {
         gpu=GPUS["RX 7900 XTX"], integrated_units=40),
     "AMD RDNA": replace(_GPU, vendor=_AMD, gpu=GPUS["RX 6700 XT"], integrated_units=12),
     "NVIDIA Hopper and Blackwell for data centers": replace(
-        _GPU, vendor=_NVIDIA, names=r"\bG?[HB][1-9]00|\bH20\b", gpu=GPUS["H200"], integrated_units=8),
-    "NVIDIA Ampere for data centers": replace(
-        _GPU, vendor=_NVIDIA, names=r"\bA(100|800|30)\b", gpu=GPUS["A100"], integrated_units=8),
+        _OF_NVIDIA, names=r"\bG?[HB][1-9]00|\bH20\b", gpu=GPUS["H200"]),
+    "NVIDIA Ampere for data centers": replace(_OF_NVIDIA, names=r"\bA(100|800|30)\b", gpu=GPUS["A100"]),
     "NVIDIA before Ampere": replace(  # Volta and Pascal have more registers, shared memory or lanes
-        _GPU, vendor=_NVIDIA, names=r"GTX|TITAN|RTX 20\d\d|Quadro|Tesla|GT 10\d\d|\b(MX|T|V|P)\d+",
-        gpu=GPUS["RTX 2070 Super"], integrated_units=8),
-    "NVIDIA": replace(_GPU, vendor=_NVIDIA, gpu=GPUS["RTX 3090"], integrated_units=8),
+        _OF_NVIDIA, names=r"GTX|TITAN|RTX 20\d\d|Quadro|Tesla|GT 10\d\d|\b(MX|T|V|P)\d+", gpu=GPUS["RTX 2070 Super"]),
+    "NVIDIA": replace(_OF_NVIDIA, gpu=GPUS["RTX 3090"]),
     "Intel before Xe2, discrete": replace(
         _GPU, vendor=_INTEL, type="discrete", names=r"Arc.* A\d|Flex|Max \d|MAX|\((DG1|DG2|ATS|PVC|SG1)",
         most_workgroup=256, gpu=GPUS["Arc B580"], coherent_flow=True),
@@ -201,4 +201,5 @@ def gpu_rates(info: DeviceInfo) -> GpuRates:
     share = units / rates.units
     shares = {"cache_rate": share, "memory_rate": share, "cache_bytes": 2**20 if info.is_cpu else share,  # processors have more
               **dict.fromkeys(("memory_cache_rate", "memory_cache_bytes"), share if info.type == "discrete" else 0)}
-    return replace(rates, units=units, **{name: getattr(rates, name) * times for name, times in shares.items()})
+    return replace(rates, units=units, row_registers=_ROW_REGISTERS.get(info.driver, rates.row_registers),
+                   **{name: getattr(rates, name) * times for name, times in shares.items()})

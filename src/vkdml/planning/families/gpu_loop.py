@@ -135,11 +135,10 @@ class GpuLoop(LoopTiling):
 
     @property
     def dispatches(self) -> int:
+        """How many dispatches there are, without those of single steps, which the estimate of a step includes."""
         if self.schedule == SEQUENCE:
             return self.chunks
-        if self.schedule == STEPPED:
-            return self.problem.steps * self.problem.loop.phases + 2
-        return 2 * self.chunks + 1  # each chunk has a gpu/begin
+        return 2 if self.schedule == STEPPED else 2 * self.chunks + 1  # each chunk has a gpu/begin
 
     @property
     def constants(self) -> dict[str, int]:
@@ -181,7 +180,7 @@ def registers(loop: GpuLoop, rates: GpuRates) -> int:
     waiting = gates + 3 * loop.problem.has("SequenceLengthsTensor") + (loop.meeting == BARRIER)
     of_input = waiting if rates.sinks_loads and several and loop.meeting else 0
     weights = loop.weight_registers + streamed + of_shared + places + unpacked + of_input
-    return rates.other_registers + weights + loop.sum_registers + loop.rows - 1
+    return rates.other_registers + weights + loop.sum_registers + rates.row_registers * (loop.rows - 1)
 
 
 def _held(loop: GpuLoop, rates: GpuRates) -> int:
