@@ -89,7 +89,14 @@ def _stream() -> Call:
     return lambda: stream.step({"x": x})
 
 
-CALLS: dict[str, Callable[[], Call]] = {"layer": _layer, "module": _module, "stack": _stack, "stream": _stream}
+def _download() -> Call:
+    import vkdml
+    buffer = vkdml.Device().upload(_random(STEPS, HIDDEN))
+    return lambda: buffer.download((STEPS, HIDDEN))
+
+
+CALLS: dict[str, Callable[[], Call]] = {"layer": _layer, "module": _module, "stack": _stack, "stream": _stream,
+                                        "download": _download}
 HERE = [name for name in CALLS if name != "module" or find_spec("torch")]  # PyTorch is an extra
 
 # The most that a call may ask for. A GPU that works in the processor's memory copies nothing
@@ -99,6 +106,7 @@ BOUNDS = {
     "module": {"barriers": 14, "copies": 5, "copied bytes": (2 * STEPS + 2) * _STATE + _SLACK},  # and the last c
     "stack": {"barriers": 24, "copies": 2 + LAYERS, "copied bytes": 2 * STEPS * _STATE + _SLACK},
     "stream": {"barriers": 10, "copies": 2, "copied bytes": _STATE + _SLACK},  # small inputs are not copied
+    "download": {"barriers": 2, "copies": 1, "copied bytes": STEPS * _STATE, "vkBeginCommandBuffer": 1},
 }
 _OF_ALL = {"submissions": 1, "waits": 1}
 _MAKES = "vkCreate", "vkAllocate", "vkMap", "vkBind", "vkBegin"
@@ -107,9 +115,9 @@ _MAKES = "vkCreate", "vkAllocate", "vkMap", "vkBind", "vkBegin"
 def breaches(gpu: Gpu, call: str, counts: Counts) -> list[str]:
     """What a warm call asks for beyond its bounds, in words."""
     shared = {"copies": 0, "copied bytes": 0} if gpu.kind != DESKTOP else {}
-    bounds = _OF_ALL | BOUNDS[call] | shared | {name: 0 for name in counts if name.startswith(_MAKES)}
+    bounds = _OF_ALL | {name: 0 for name in counts if name.startswith(_MAKES)} | BOUNDS[call] | shared
     return [f"{gpu.name}, {call}: {counts[what]} {what}, at most {bound} are allowed"
-            for what, bound in bounds.items() if counts[what] > bound]
+            for what, bound in bounds.items() if counts.get(what, 0) > bound]
 
 
 def counted(name: str, calls: list[str], drivers: Path = FETCHED) -> dict[str, Counts]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
@@ -266,7 +266,7 @@ class Buffer(OfOneProcess, Closing):
             if self._has_other_memory:
                 self._merge()
                 self._mark_uploaded()
-                self._submit(lambda submission: submission.upload(self))
+                self.gpu.run_once(lambda submission: submission.upload(self))
                 self._mark_copied()
 
     def download(self, shape: Sequence[int], dtype: Any = np.float32, offset: int = 0) -> np.ndarray:
@@ -275,7 +275,7 @@ class Buffer(OfOneProcess, Closing):
             if not self._has_other_memory:
                 return self.read(shape, dtype, offset)
             kept = self._unsent()
-            self._submit(lambda submission: submission.readback(self))
+            self.gpu.run_once(lambda submission: submission.readback(self))
             self._mark_copied()
             try:
                 return self.read(shape, dtype, offset)
@@ -305,11 +305,6 @@ class Buffer(OfOneProcess, Closing):
         for begin, array in unsent:
             self._bytes[begin:begin + array.size] = array
             self._differences.written_by_host(begin, begin + array.size)
-
-    def _submit(self, record: Callable[[Any], None]) -> None:
-        submission = self.gpu.create_submission()
-        record(submission)
-        submission.run()
 
 
 _MOST_DIMENSIONS = 32  # of an array; all versions of numpy allow so many

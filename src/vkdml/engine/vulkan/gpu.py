@@ -103,9 +103,9 @@ class Submission:
     an upload and a dispatch that reads the buffer, and between a dispatch and the readback of the buffer that it wrote.
     """
 
-    def __init__(self, gpu: Gpu) -> None:
+    def __init__(self, gpu: Gpu, sequence: Any = None) -> None:
         self._gpu, self._driver = gpu, gpu.driver
-        self._sequence = gpu.driver.make("making a submission", gpu._manager.sequence)
+        self._sequence = sequence or gpu.driver.make("making a submission", gpu._manager.sequence)
         self._new: dict[str, None] = {}  # kernels not run yet; some drivers compile them in the first run
         self._copied: list[Any] = []  # kp's tensors, whose memory counts while they are held
 
@@ -173,6 +173,7 @@ class Gpu(system.OfOneProcess):
         self.pipelines_made = 0
         self.once_cache: dict[Any, dict[Any, Any]] = {}  # results by function; see OnceForEachGpu
         self._background = Background()
+        self._idle: Any = None  # kp's sequence of the last run_once
         system.begin()
         self._features, self._pipeline_file = Enabled(info), PipelineFile(info)
         host_memory = {"host_memory_type": info.host_memory_type} if info.host_memory_type >= 0 else {}
@@ -237,6 +238,15 @@ class Gpu(system.OfOneProcess):
     def create_submission(self) -> Submission:
         """Return a new, empty submission."""
         return Submission(self)
+
+    def run_once(self, record: Callable[[Submission], None]) -> None:
+        """Run a submission that `record` fills. kp's sequence is kept for the next: NVIDIA's driver takes 0.5 ms to make one."""
+        sequence, self._idle = self._idle, None
+        submission = Submission(self, sequence)
+        record(submission)
+        submission.run()
+        submission._sequence.clear()
+        self._idle = submission._sequence
 
     def create_kernel(self, dispatch: Dispatch, buffers: Mapping[str, Bound], compiled: CompiledKernel | None = None,
                       lease: Lease | None = None) -> Kernel:
