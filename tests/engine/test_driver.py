@@ -58,7 +58,10 @@ class Long:
                 return
             self.sequence.eval()  # compiles
             self.took = seconds(self.sequence.eval)
-            self.size = min(max(int(self.size * wanted / self.took), 100), 65_535)
+            if gpu.info.is_cpu:  # llvmpipe ends loops after 65,535 iterations
+                self.size = min(max(int(self.size * wanted / self.took), 100), 65_535)
+            else:
+                self.steps = int(self.steps * wanted / self.took)
 
     def is_right(self):
         return bool((self.result.data() == self.steps).all())

@@ -7,6 +7,7 @@ import pytest
 
 import vkdml
 from tools.compile_shaders import compile_source
+from vkdml.engine.commands import Commands
 from vkdml.engine.vulkan import structures
 from vkdml.engine.vulkan.buffers import Buffer
 from vkdml.engine.vulkan.gpu import Gpu
@@ -49,11 +50,11 @@ def words_of(gpu, compiled, subgroup_size=0):
     """The first 8 words that a kernel writes to its buffer."""
     output = Buffer(gpu, 32)
     dispatch = Dispatch("kernel", {"WORKGROUP": 8}, {"Output": "Output"}, ("Output",), (1, 1, 1), subgroup_size=subgroup_size)
-    submission = gpu.create_submission()
-    submission.dispatch(gpu.create_kernel(dispatch, {"Output": output}, compiled), {})
-    submission.show([output])
-    submission.run()
-    return np.array(output._tensor.data())
+    commands = Commands(gpu)
+    commands.dispatch(gpu.create_kernel(dispatch, {"Output": output}, compiled), {})
+    commands.readback(output)
+    commands.execute()
+    return output.read((8,), np.uint32)
 
 
 def without_features(info):

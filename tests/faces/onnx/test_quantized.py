@@ -86,7 +86,8 @@ def test_weights_that_are_fed_stay_onnxruntimes(gpu, whole, tmp_path):
 
 @pytest.mark.filterwarnings("ignore::vkdml.NothingOnDeviceWarning")
 def test_a_cpu_leaves_them_to_onnxruntime(whole, tmp_path, device):
-    assert device.info.type == "cpu"
+    if not device.info.is_cpu:
+        pytest.skip("GPUs run these nodes")
     assigned = InferenceSession(quantized(whole, tmp_path)).assignment()
     assert not assigned.on("device")
     assert {node.reason for node in assigned.nodes if node.op_type == "DynamicQuantizeLSTM"} == {"onnxruntime is faster at it on a CPU"}
