@@ -240,7 +240,7 @@ class Gpu(system.OfOneProcess):
         return Submission(self)
 
     def run_once(self, record: Callable[[Submission], None]) -> None:
-        """Run a submission that `record` fills. kp's sequence is kept for the next: NVIDIA's driver takes 0.5 ms to make one."""
+        """Run a submission that `record` fills. The next one reuses kp's sequence: NVIDIA's driver takes 0.5 ms to make it."""
         sequence, self._idle = self._idle, None
         submission = Submission(self, sequence)
         record(submission)
