@@ -24,7 +24,7 @@ from .queries import Enabled, default_device, enumerate_devices
 from .spirv import CompiledKernel
 from .store import DEFAULT_LIMIT, Lease, Memory, Store
 
-KP_VERSION = "0.9.0+vkdml.9"  # Kompute's version and the number of our patches; the build writes it into kp
+KP_VERSION = "0.9.0+vkdml.10"  # Kompute's version and the number of our patches; the build writes it into kp
 _INSTALL_KP = "install vkdml again, from its wheel for this Python or by `make setup` in its source tree"
 
 try:
