@@ -22,9 +22,9 @@ from markupsafe import Markup
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = ["vkdml", "vkdml.onnx", "vkdml.torch", "vkdml.pydirectml", "vkdml.errors", "vkdml.reference"]
 FIRST = "README.md"
-PAGES = ["docs/README.md", "docs/install.md", "docs/new-gpu.md", "docs/recipes/*.md", "docs/faces/*.md", "docs/gru.md",
-         "docs/caches.md", "docs/*.md", "docs/kernels/*.md", "shaders/README.md", "tools/kp/README.md", "lab/README.md",
-         "lab/vkdml_lab/radeon/README.md", "docs/bench/*.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"]
+PAGES = ["docs/README.md", "docs/install.md", "docs/new-gpu.md", "docs/gpu/*.md", "docs/recipes/*.md", "docs/faces/*.md",
+         "docs/gru.md", "docs/caches.md", "docs/*.md", "docs/kernels/*.md", "shaders/README.md", "tools/kp/README.md",
+         "lab/README.md", "lab/vkdml_lab/radeon/README.md", "docs/bench/*.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"]
 APART = ["docs/notebook.md"]  # for developers: a file beside the pages
 _LINK = re.compile(r'(href|src)="(?![a-z]+:|#)([^"#]+)(#[^"]*)?"')
 _OURS = re.compile(r"\bvkdml\.(?:faces|planning|engine|operators)\.[\w.]*?(\w+)(?![\w.])")

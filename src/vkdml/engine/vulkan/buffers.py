@@ -258,9 +258,7 @@ class Buffer(OfOneProcess, Closing):
         return checked
 
     def upload(self, array: np.ndarray, offset: int = 0) -> None:
-        """Write as `write` does, then copy to the device what the host has written. Raises as `write` does, DriverError, and
-        InvalidArgumentError as `host` describes.
-        """
+        """Write as `write` does, then copy all host writes to the device. Raises as `write` and `host` do, and DriverError."""
         self.write(array, offset)
         with self.gpu.lock:
             if self._has_other_memory:

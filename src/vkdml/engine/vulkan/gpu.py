@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import finalize
 
@@ -142,12 +142,9 @@ class Submission:
 
     def run(self) -> None:
         """Run it and wait for its end. Raises DriverError when the driver fails."""
-        if not self._new:
+        with self._gpu.saying(self._new) if self._new else nullcontext():
             self._driver.run(self._sequence)
-            return
-        with self._gpu.saying(self._new):
-            self._driver.run(self._sequence)
-        self._new = {}
+        self._new.clear()
 
 
 # VkAccessFlagBits and VkPipelineStageFlagBits; _ACCESSES and _STAGES cover shaders and copies
