@@ -1,5 +1,5 @@
 // DirectML's activations, in pairs of floats, by their ids (numbers.glsl), but without GELU, SWISH and HARD_SWISH. a and b are
-// the descriptor's parameters, in DirectML's order. All return NaN for NaN, as in common/activations.glsl.
+// the descriptor's parameters, in DirectML's order. All return NaN for NaN, by is_nan(), as in common/activations.glsl.
 #include "functions.glsl"
 
 // Drivers inline every call before they know which activation needs it, and would compile for minutes. So each costly function
@@ -46,9 +46,9 @@ real activation(uint id, float param_a, float param_b, real x)
     } else if (id == THRESHOLDED_RELU) {
         result = choose(less_or_equal(x, a), zero, x);
     } else if (id == SHRINK) {
-        result = choose(less(x, negate(b)), add(x, a), choose(less(b, x), subtract(x, a), choose(is_nan(x), x, zero)));
+        result = choose(less(x, negate(b)), add(x, a), choose(less(b, x), subtract(x, a), zero));
     }
-    return result;
+    return choose(is_nan(x), x, result);
 }
 
 // The gates have the activations f, g and h in each direction, and ONNX's `clip` bounds their arguments.
@@ -69,5 +69,5 @@ real clip(real x)
 {
     real bound = number(uintBitsToFloat(CLIP));
     real bounded = choose(less(bound, x), bound, choose(less(x, negate(bound)), negate(bound), x));
-    return choose(HAS_CLIP != 0, bounded, x);
+    return choose(HAS_CLIP != 0, choose(is_nan(x), x, bounded), x);
 }

@@ -43,7 +43,7 @@ from .operators.element_types import ALL as ELEMENT_TYPES
 from .operators.element_types import FLOAT32, FLOAT64, ITEMSIZES, ElementType
 from .operators.graph_checks import check_graph, nodes_of
 from .operators.header import descs, device_descs
-from .operators.plain_problem import ElementwiseProblem, PlainProblem
+from .operators.plain_problem import MovedProblem, PlainProblem
 from .operators.problem import Problem, from_desc
 from .operators.table import from_desc as from_any_desc
 from .planning import families

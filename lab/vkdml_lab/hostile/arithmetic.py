@@ -17,9 +17,10 @@ NONE, HIGH, LOW, EXTREME, RANDOM = "none", "high", "low", "extreme", "random"
 @dataclass
 class Arithmetic:
     """errors: of functions and quotients, in shares of what is allowed: the whole of it upward, downward or either way, any
-    share of it, or none; `scale` times as much. flushes: denormals are 0, in and out. folds: no NaN is recognized, as no kernel asks
-    that NaN be kept. fuses: whether fma() is one operation. contracting: how likely a place is where another product and sum
-    are one.
+    share of it, or none; `scale` times as much. flushes: denormals are 0, in and out. folds: NaN is assumed never to be there, as
+    no kernel has SignedZeroInfNanPreserve: a comparison with NaN is anything (so that isnan() finds none, and a choice is min or
+    max), 0 times NaN is 0, exp and log of NaN are numbers. fuses: whether fma() is one operation. contracting: how likely a
+    place is where another product and sum are one.
     """
 
     seed: int = 0
@@ -37,7 +38,7 @@ class Arithmetic:
         for name in ("eq", "ne", "lt", "gt", "le", "ge"):
             setattr(self, name, self._compares(getattr(operator, name)))
         if self.rounding == NEAREST and not self.flushes:
-            for name in ("add", "sub", "mul"):
+            for name in ("add", "sub") if self.folds else ("add", "sub", "mul"):
                 setattr(self, name, getattr(operator, name))
 
     def contracts(self, place: int) -> bool:
@@ -50,7 +51,22 @@ class Arithmetic:
         return np.where(tiny, np.copysign(np.float32(0), x), x)[()] if tiny.any() else x
 
     def _compares(self, compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        return (lambda a, b: compare(self.flush(a), self.flush(b))) if self.flushes else compare
+        def compared(a: Any, b: Any) -> Any:
+            a, b = self.flush(a), self.flush(b)
+            return self._folded(compare(a, b), np.isnan(a) | np.isnan(b))
+
+        return compared if self.flushes or self.folds else compare
+
+    def _folded(self, found: Any, is_nan: Any) -> Any:
+        """A result, but 0 or 1 where an operand is NaN, if NaN is folded."""
+        if not (self.folds and is_nan.any()):
+            return found
+        return np.where(is_nan, self.random.integers(2, size=np.shape(found)), found).astype(found.dtype)[()]
+
+    def _product(self, a: Any, b: Any) -> Any:
+        """Multiply as float64. A factor that is 0 in all lanes may be one that a compiler knows."""
+        is_0 = self.folds and any(factor.__class__ is not np.ndarray and factor == 0 for factor in (a, b))
+        return np.float64(0) if is_0 else self._wide(a) * self._wide(b)
 
     def _wide(self, x: Any) -> Any:
         return self.flush(x).astype(np.float64)
@@ -83,10 +99,10 @@ class Arithmetic:
         return self.add(a, -b)
 
     def mul(self, a: Any, b: Any) -> Any:
-        return self.rounded(self._wide(a) * self._wide(b))
+        return self.rounded(self._product(a, b))
 
     def fused(self, a: Any, b: Any, c: Any) -> Any:
-        return self._sum(self._wide(a) * self._wide(b), self._wide(c))
+        return self._sum(self._product(a, b), self._wide(c))
 
     def fma(self, a: Any, b: Any, c: Any) -> Any:
         return self.fused(a, b, c) if self.fuses else self.add(self.mul(a, b), c)
@@ -108,14 +124,12 @@ class Arithmetic:
 
     def exp(self, x: Any) -> Any:
         wide = self._wide(x)
-        return np.maximum(self._inexact(np.exp(wide), 3 + 2 * np.abs(wide)), np.float32(0))
+        return self._folded(np.maximum(self._inexact(np.exp(wide), 3 + 2 * np.abs(wide)), np.float32(0)), np.isnan(x))
 
     def log(self, x: Any) -> Any:
         wide = self._wide(x)
-        return self._inexact(np.log(wide), 3, np.where((wide >= 0.5) & (wide <= 2), 2.0**-21, np.nan))
-
-    def isnan(self, x: Any) -> Any:
-        return np.zeros(np.shape(x), np.bool_)[()] if self.folds else np.isnan(x)
+        found = self._inexact(np.log(wide), 3, np.where((wide >= 0.5) & (wide <= 2), 2.0**-21, np.nan))
+        return self._folded(found, np.isnan(x))
 
     def unpack_half(self, word: Any) -> tuple[Any, ...]:
         """Two float16, whose denormals may be flushed too."""

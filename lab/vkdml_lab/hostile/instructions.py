@@ -25,7 +25,7 @@ _FORMS = {**{op: (f"arithmetic.{name}({{0}}, {{1}})", "") for op, name in _FLOAT
           Op.FNegate: ("-{0}", ""), Op.SNegate: ("-{0}", ""), Op.Select: ("choose({0}, {1}, {2})", ""),
           Op.ConvertUToF: ("{0}.astype(np.float32)", ""), Op.UConvert: ("{0}.astype(np.uint16)", ""),
           Op.ConvertFToU: ("to_whole(wave, {0}, 'u32')", ""), Op.ConvertFToS: ("to_whole(wave, {0}, 'i32')", ""),
-          Op.IsNan: ("arithmetic.isnan({0})", "")}
+          Op.IsNan: ("arithmetic.ne({0}, {0})", "")}
 # Of GLSL.std.450: RoundEven, FAbs, UMin, UMax, UClamp, Exp, Log, Fma
 _EXTENDED = {2: "np.rint({})", 4: "np.abs({})", 38: "np.minimum({}, {})", 41: "np.maximum({}, {})",
              44: "np.minimum(np.maximum({}, {}), {})", 27: "arithmetic.exp({})", 28: "arithmetic.log({})",
@@ -268,8 +268,10 @@ class InstructionWriter:
     def _store(self, pointer: Pointer, value: int) -> None:
         if not pointer.in_memory:
             cell = f"{pointer.base}[0]"
-            place = self.place("an element")
-            self.line(f"{cell} = put(wave, {cell}, {in_tuple(pointer.path)}, {self.value(value)}, m, {place})")
+            place, mask = self.place("an element"), "m"
+            if pointer.base.startswith("x") and not pointer.path:  # lanes that do not call this function, or the next, never look
+                mask = "None" if pointer.label == "param" else "(None if m is entered else m)"
+            self.line(f"{cell} = put(wave, {cell}, {in_tuple(pointer.path)}, {self.value(value)}, {mask}, {place})")
             return
         self.wait(pointer.is_coherent)
         convert = {"u16": "", "u32": "", "bool": ".astype(np.uint32)"}.get(pointer.type.scalar, ".view(np.uint32)")

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from vkdml.laboratory import BARRIER, FLOW, PERSISTENT, ElementwiseProblem, PlainProblem, Plan, Problem, self_test
+from vkdml.laboratory import BARRIER, FLOW, PERSISTENT, MovedProblem, PlainProblem, Plan, Problem, self_test
 from vkdml_lab.hostile import arithmetic, tasks
 from vkdml_lab.hostile.arithmetic import Arithmetic
 from vkdml_lab.hostile.machine import ALL, Behaviour
@@ -96,19 +96,18 @@ def inexact(seed: int, task: Task, edits: Edits, scale: float = 1.0) -> Result:
     if task.problem.element.pairs and not passes_float64(drawn(seed, scale), edits):
         return Result(set(), note="refused float64")
     device, outcome = run(task, Behaviour(seed, arithmetic=drawn(seed, scale)), edits)
-    wrong = [task.wrong(outcome.outputs)]
-    if not task.problem.element.pairs and isinstance(task.problem, ElementwiseProblem):
-        wrong.append(_lost_nan(seed, task, edits, drawn(seed)))
-    return Result(device.kernels, [text for text in wrong if text])
+    return Result(device.kernels, [text for text in (task.wrong(outcome.outputs), _lost_nan(seed, task, edits)) if text])
 
 
-def _lost_nan(seed: int, task: Task, edits: Edits, device: Arithmetic) -> str:
-    """What is wrong where an input's first element is NaN."""
-    field = task.problem.inputs[0]
-    of_nan = task.with_bytes(field, 0, tasks.NAN[task.problem.element.name])
-    found, kind = (run(of_nan, Behaviour(seed, arithmetic=of), edits)[1].outputs for of in (device, Arithmetic()))
-    return "NaN becomes a number" if any(np.isnan(of_nan.first(kind, name)) and not np.isnan(of_nan.first(found, name))
-                                         for name in kind) else ""
+def _lost_nan(seed: int, task: Task, edits: Edits) -> str:
+    """What is wrong where an input is NaN, on a device that assumes that none is."""
+    if isinstance(task.problem, MovedProblem) or not drawn(seed).folds:
+        return ""
+    of_nan = task.of_nan(seed)
+    found, kind = (of_nan.elements(run(of_nan, Behaviour(seed, arithmetic=of), edits)[1].outputs)
+                   for of in (drawn(seed), Arithmetic()))
+    lost = [field for field in kind if (np.isnan(kind[field]) & ~np.isnan(found[field])).any()]
+    return f"NaN becomes a number: {', '.join(lost)}" if lost else ""
 
 
 def passes_float64(device: Arithmetic, edits: Edits) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from vkdml import InvalidArgumentError, Options
 from vkdml.laboratory import (
+    ACTIVATIONS,
     BARRIER,
     FLOW,
     PERSISTENT,
@@ -37,7 +38,6 @@ from vkdml_lab.suite.support import DTYPES, Case, random_case
 from vkdml_lab.suite.test_gpu_kernels import CASES
 
 DEVICES = {**GPUS, "the smallest": SMALLEST}
-NAN = {"float32": bytes.fromhex("0000c07f"), "float16": bytes.fromhex("007e"), "bfloat16": bytes.fromhex("c07f")}
 WAYS: tuple[tuple[Schedule, WayToWait | None], ...] = ((SEQUENCE, None), (STEPPED, None), (PERSISTENT, BARRIER), (PERSISTENT, FLOW))
 
 
@@ -55,24 +55,23 @@ class Task:
         results = {field: outputs[field][:self.problem.tensor(field).size_in_bytes] for field in outputs}
         return "; ".join(map(str, differences(self.problem, {**self.memory, **results})))
 
-    def with_bytes(self, field: str, at: int, data: bytes) -> Task:
-        """The same with other bytes in an input."""
-        changed = self.memory[field].copy()
-        changed[at:at + len(data)] = list(data)
-        return replace(self, memory={**self.memory, field: changed})
+    def of_nan(self, seed: int) -> Task:
+        """The same with NaN in all of one input."""
+        type_of = {field: self.problem.tensor(field).data_type for field in self.memory}  # lengths are integers
+        field = random.Random(seed).choice([field for field in type_of if type_of[field] == type_of[self.problem.inputs[0]]])
+        dtype = DTYPES[self.problem.input_element.name]
+        nan = np.full(self.memory[field].size // dtype.itemsize, np.nan, dtype)
+        return replace(self, memory={**self.memory, field: nan.view(np.uint8)})
 
-    def first(self, outputs: Mapping[str, np.ndarray], field: str) -> float:
-        """A result's first element."""
-        return float(outputs[field][:self.problem.element.itemsize].view(DTYPES[self.problem.element.name])[0])
+    def elements(self, outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The elements of its results, without what is between them."""
+        dtype = DTYPES.get(self.problem.element.name, np.dtype(f"V{self.problem.element.itemsize}"))
+        tensors = {field: self.problem.tensor(field) for field in outputs}
+        return {field: tensor.view(outputs[field][:tensor.size_of_elements * dtype.itemsize].view(dtype))
+                for field, tensor in tensors.items()}
 
     def bits(self, outputs: Mapping[str, np.ndarray]) -> dict[str, bytes]:
-        """The elements of its results, without what is between them."""
-        found = {}
-        for field, result in outputs.items():
-            tensor = self.problem.tensor(field)
-            size = self.problem.element.itemsize
-            found[field] = tensor.view(result[:tensor.size_of_elements * size].view(f"V{size}")).tobytes()
-        return found
+        return {field: elements.tobytes() for field, elements in self.elements(outputs).items()}
 
 
 def recurrent(seed: int, ways: tuple[tuple[Schedule, WayToWait | None], ...] = WAYS) -> Task:
@@ -116,10 +115,14 @@ def _memory(case: Case) -> dict[str, np.ndarray]:
 
 
 def plain(seed: int) -> Task:
-    """One of the self-test's problems without a time loop."""
+    """One of the self-test's problems without a time loop, with any activation if it has one."""
     draw = random.Random(seed)
     kind = draw.choice(list(PLAIN_PROBLEMS))
     element = draw.choice(types_of(kind))
     info = replace(draw.choice(list(DEVICES.values())), storage_16bit=draw.random() < 0.5)
     problem = PLAIN_PROBLEMS[kind](element)
+    if function := getattr(problem, "function", None):
+        row = draw.choice([row for row in ACTIVATIONS.values() if row.has_pairs or not element.pairs])
+        params = tuple(0.5 if name in row.divisors else draw.choice((0.0, 0.5)) for name in row.fields)
+        problem = replace(problem, function=replace(function, activation=row, params=params))
     return Task(f"{kind} in {element.name}", problem, plan_plain(problem, info), random_memory(problem))

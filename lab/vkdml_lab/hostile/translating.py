@@ -59,7 +59,7 @@ class FunctionWriter(InstructionWriter):
         self.types.update(self.function.parameters)
         self.line(f"def f{self.id}(wave, m{''.join(f', x{id_}' for id_, _ in self.function.parameters)}):")
         self.depth = 1
-        self.line(" = ".join(["arithmetic = wave.arithmetic; a", *(f"a{block}" for block in self.order[1:]), "False"]))
+        self.line(" = ".join(["arithmetic, entered = wave.arithmetic, m; a", *(f"a{block}" for block in self.order[1:]), "False"]))
         for instruction in (one for block in self.order for one in blocks[block] if one.op == Op.Phi and one.type):
             self.types[instruction.result] = instruction.type  # type: ignore[assignment]
             self.line(f"x{instruction.result} = fill(ZEROS, {shape(self.types[instruction.result])})")
