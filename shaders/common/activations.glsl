@@ -1,6 +1,6 @@
 // DirectML's activations in float32, by their ids (numbers.glsl). a and b are the descriptor's parameters, in DirectML's order.
 // All of them return NaN for NaN. Only is_nan() sees to that: drivers may compile a comparison and a choice to min or max, which
-// return the other operand, as NVIDIA's does, and some drivers' exp gives a number.
+// return the other operand, and some drivers' exp gives a number.
 
 // Returns x between low and high, or NaN.
 float bounded(float x, float low, float high) { return mix(mix(mix(x, low, x < low), high, high < x), x, is_nan(x)); }

@@ -161,8 +161,7 @@ class Gpu(system.OfOneProcess):
     """
 
     def __init__(self, info: DeviceInfo) -> None:
-        self.info = info
-        self.host_memory = info.unified_memory
+        self.info, self.host_memory = info, info.unified_memory
         self.store = Store(DEFAULT_LIMIT)
         self.driver = Driver(info.name, self.store.clear)
         self.lock = self.driver.lock  # a queue takes one submission at a time
@@ -237,7 +236,7 @@ class Gpu(system.OfOneProcess):
         return Submission(self)
 
     def run_once(self, record: Callable[[Submission], None]) -> None:
-        """Run a submission that `record` fills. The next one reuses kp's sequence: NVIDIA's driver takes 0.5 ms to make it."""
+        """Run a submission that `record` fills. The next one reuses kp's sequence: some drivers take 0.5 ms to make one."""
         sequence, self._idle = self._idle, None
         submission = Submission(self, sequence)
         record(submission)
