@@ -1,5 +1,5 @@
 """One table: a row for each GPU, with every figure that the planner (profiles.py) and the check of compiled kernels (`make
-gpu-check`) use. None was measured here.
+gpu-check`) use. None was measured here: profiles.py has the figures that were measured, on an H200.
 
 Sources. Of units: AMD's papers and instruction set guides of Vega, CDNA 2 and RDNA to RDNA 4, NVIDIA's papers on Turing,
 Ampere (GA100 and GA102), Hopper, Ada and Blackwell, Intel's papers on Gen9 and its GPU Occupancy Calculator (Xe-LP to Xe2),
