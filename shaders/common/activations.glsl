@@ -1,16 +1,16 @@
 // DirectML's activations in float32, by their ids (numbers.glsl). a and b are the descriptor's parameters, in DirectML's order.
-// All of them return NaN for NaN. Only is_nan() sees to that: drivers may compile a comparison and a choice to min or max, which
-// return the other operand, and some drivers' exp gives a number.
+// All of them return NaN for NaN. Only is_nan() ensures that: drivers may compile a comparison and a choice to min or max,
+// which return the other operand, and some drivers' exp gives a number.
 
 // Returns x between low and high, or NaN.
 float bounded(float x, float low, float high) { return mix(mix(mix(x, low, x < low), high, high < x), x, is_nan(x)); }
 
-// Sets exp(x), and exp(x) - 1 without cancellation near 0.
+// Sets exp(x), and exp(x) - 1 without cancellation near 0. NaN gives NaN.
 void exponentials(float x, out float e, out float e_minus_1)
 {
     float series = x * (1.0 + x * (1.0 / 2.0 + x * (1.0 / 6.0 + x * (1.0 / 24.0 + x * (1.0 / 120.0 +
                    x * (1.0 / 720.0 + x * (1.0 / 5040.0 + x * (1.0 / 40320.0))))))));
-    e = exp(x);
+    e = mix(exp(x), x, is_nan(x));
     e_minus_1 = mix(e - 1.0, series, abs(x) < 0.5);
 }
 
@@ -63,7 +63,7 @@ float activation(uint id, float a, float b, float x)
     if (id == THRESHOLDED_RELU) result = mix(x, 0.0, x <= a);
     if (id == SHRINK) result = mix(mix(0.0, x - a, x > b), x + a, x < -b);
     if (id == GELU) result = 0.5 * x * complementary_error(-0.70710678118654752 * x);
-    return mix(result, x, is_nan(x));
+    return id == SIGMOID || id == TANH ? result : mix(result, x, is_nan(x));  // these two have it from exponentials()
 }
 
 // The gates have the activations f, g and h in each direction, and ONNX's `clip` bounds their arguments.

@@ -220,6 +220,8 @@ _STREAMED = "16.8 MB of weights of H = 1024: about half of them are streamed, on
 _SUMS = "the sums of 16 rows leave no registers for all weights, or two workgroups share a core"
 _SINKS = "its compiler loads weights where they are used, and few subgroups share a vector unit"
 _FEW = "one subgroup on a vector unit, and the next block of weights is no more loads"
+_LIVE = "131 registers are live at once, of 128: the estimate takes 117"
+_DUAL = "it issues some multiply-adds two at a time"
 EXPECTED = [
     Expected(_LSTM_BARRIER, "rtx3090", 1, 11.5, _STREAMED), Expected(_LSTM_FLOW, "rtx3090", 1, 9, _STREAMED),
     Expected(_LSTM_BARRIER, "arc-a770", 1, 6.5, _STREAMED), Expected(_LSTM_FLOW, "arc-a770", 1, 3.9, _STREAMED),
@@ -228,6 +230,8 @@ EXPECTED = [
     *(Expected(_LOADS, gpu, 10, 4, _FEW) for gpu in ("rtx2080", "a100", "rtx3090", "rtx4090", "rtx5090")),
     Expected(_LOADS, "vega64", 110, 3, _FEW), Expected(_LOADS, "mi200", 110, 3, _FEW),
     Expected(_LOADS, "arc-a770", 150, 1, _SINKS), Expected(_LOADS, "arc-b580", 150, 1, _SINKS),
+    Expected("spills", "tgl", 2, 1, _LIVE), Expected("bytes of scratch", "tgl", 2, 1024, _LIVE),
+    Expected("accesses of scratch", "tgl", 2, 9, _LIVE), Expected("share of peak", "rx9070", 1, 1.003, _DUAL),
 ]
 
 
