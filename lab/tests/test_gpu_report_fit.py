@@ -45,7 +45,7 @@ def test_what_is_to_be_pasted():
     table = {"GPUS": {"RTX 3090": gpus.GPUS["RTX 3090"]}, "replace": gpus.replace}
     exec(rates, table)
     assert table["GPUS"]["RTX 3090"].meeting == pytest.approx(0.5 * gpus.GPUS["RTX 3090"].meeting, rel=0.02)
-    assert calls.startswith("rates=replace(_GPU.rates, dispatch=2")
+    assert calls.startswith("rates=replace(_GPU.rates, dispatch=8e-07")
     assert calls.endswith('# "NVIDIA"')
 
 
