@@ -106,14 +106,15 @@ def test_a_daemon_thread_is_in_a_call(calls):
     assert end(CALLS[calls] + "\nin_daemon(work)\ncode = 3", with_code=3) == []
 
 
-def test_a_torch_twin_in_a_daemon_thread():
+@pytest.mark.parametrize("has_gradients", [False, True])  # without PyTorch's dispatcher, and through it
+def test_a_torch_twin_in_a_daemon_thread(has_gradients):
     """PyTorch's own operators abort a process that ends within them, so that there are no others here. Its compiler, which takes a
     second to load, is not loaded for a twin.
     """
     pytest.importorskip("torch")
-    assert end("""
+    assert end(f"has_gradients = {has_gradients}" + """
 import torch, vkdml.torch
-twin, x = vkdml.torch.convert(torch.nn.GRU(4, 3).eval().requires_grad_(False)), torch.ones(500, 2, 4)
+twin, x = vkdml.torch.convert(torch.nn.GRU(4, 3).eval().requires_grad_(has_gradients)), torch.ones(500, 2, 4)
 in_daemon(lambda: twin(x))
 print("torch._dynamo" in sys.modules)
 code = 3

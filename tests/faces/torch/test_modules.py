@@ -168,7 +168,7 @@ def test_networks_are_bounded(monkeypatch):
     twin = vt.convert(nn.RNN(1, 1).eval())
     for t in range(1, 12):
         twin(torch.randn(t, 1, 1))
-    assert len(torch_operators.compiled_stacks[twin].stacks.values()) == 4
+    assert len(torch_operators.twin_stacks[twin].stacks.values()) == 4
 
 
 @pytest.mark.parametrize(("module", "shapes"), [
@@ -298,6 +298,8 @@ def test_parameters_of_other_shapes_are_refused(name, shape):
 @pytest.mark.parametrize(("arguments", "message"), [
     ((torch.zeros(T, B, I + 1),), "LSTM: input: found 8 features; expected 7"),
     ((torch.zeros(T, B, I).double(),), "LSTM: input: found torch.float64; expected torch.float32, as the parameters"),
+    ((torch.zeros(T, B, I).to_sparse(),), "LSTM: input: found a Tensor, torch.sparse_coo"),
+    ((torch.zeros(T, B, I, device="meta"),), "LSTM: input: found a tensor on meta"),
     ((torch.zeros(T, B, I), (torch.zeros(1, B, H), torch.zeros(1, B + 1, H))), r"LSTM: hx\[1\]: found 4 rows; expected 3"),
     ((torch.zeros(T, I), (torch.zeros(1, B, H),) * 2), r"LSTM: hx\[0\]: found 3 dimensions; expected the input's 2"),
     ((torch.zeros(T, B, I), torch.zeros(1, B, H)), "LSTM: hx: found Tensor; expected 2 Tensors"),
@@ -313,12 +315,20 @@ def test_parameters_of_other_shapes_are_refused(name, shape):
 ])
 def test_a_wrong_call_leaves_a_twin_usable(arguments, message):
     module = nn.LSTM(I, H).eval()
-    twin = vt.convert(module)
-    with pytest.raises(vkdml.InvalidArgumentError, match=message) as caught:
-        twin(*arguments)
-    assert isinstance(caught.value, RuntimeError)  # as PyTorch's
-    x = torch.randn(T, B, I)
-    torch.testing.assert_close(twin(x)[0], module(x)[0], atol=1e-5, rtol=1e-5)
+    twin, x = vt.convert(module), torch.randn(T, B, I)
+    for hx in (None, states(module), None):  # as the first call, and after right ones
+        with pytest.raises(vkdml.InvalidArgumentError, match=message) as caught:
+            twin(*arguments)
+        assert isinstance(caught.value, RuntimeError)  # as PyTorch's
+        torch.testing.assert_close(twin(x, hx)[0], module(x, hx)[0], atol=1e-5, rtol=1e-5)
+
+
+def test_a_right_call_is_wrong_for_other_parameters():
+    twin, x = vt.convert(nn.GRU(I, H).eval()), torch.randn(T, B, I)
+    twin(x)
+    twin.double()
+    with pytest.raises(vkdml.InvalidArgumentError, match=r"GRU: input: found torch.float32; expected torch.float64, as the parameters"):
+        twin(x)
 
 
 @pytest.mark.parametrize(("kind", "shapes"), [

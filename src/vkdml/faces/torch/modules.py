@@ -19,7 +19,7 @@ from ...errors import NothingOnDeviceWarning, TorchArgumentError, shown
 from ..directml.device import Device
 from ..sessions import open_device, shapes_to_warm_up
 from .stacks import Form, Shape
-from .torch_operators import OPERATORS, States, call_with, check_lengths, compiled_for, compiled_stacks, untraced
+from .torch_operators import OPERATORS, OperatorCall, States, check_lengths, compiled_for, graph_stacks, twin_stacks, untraced
 
 Module = TypeVar("Module", bound=nn.Module)
 Training = Literal["refuse", "torch"]
@@ -55,24 +55,23 @@ class Twin(nn.Module):
                                      "training=\"torch\"), which trains on the CPU")
         return False
 
-    def _mode(self) -> str:
-        """Return PyTorch's name of the module's mode: GRU, LSTM, RNN_TANH or RNN_RELU."""
-        kind = self._module.removesuffix("Cell")
-        return f"RNN_{self.nonlinearity.upper()}" if kind == "RNN" else kind
-
     def _weights(self) -> list[Tensor]:
         """List all weights, in PyTorch's order."""
         of_cell = ["weight_ih", "weight_hh"] + ["bias_ih", "bias_hh"] * bool(self.bias)
-        weights = {name: getattr(self, name, None) for name in getattr(self, "_flat_weights_names", of_cell)}
-        for name, weight in weights.items():
+        own, parameters = vars(self), self._parameters  # getattr looks into both, but is slow
+        names = own.get("_flat_weights_names", of_cell)
+        weights = [parameters[name] if name in parameters and name not in own else getattr(self, name, None) for name in names]
+        for name, weight in zip(names, weights):
             if not isinstance(weight, Tensor):
                 raise TorchArgumentError(self._module, name, type(weight).__name__, "a parameter")
-        return list(weights.values())
+        return weights
 
     def _form(self) -> Form:
         """Read the module's settings. A cell counts as one layer."""
-        layers, bidirectional = getattr(self, "num_layers", 1), getattr(self, "bidirectional", False)
-        form = Form(self._mode(), self._module, self.input_size, self.hidden_size, layers, bidirectional)
+        get, mode = vars(self).get, self._module.removesuffix("Cell")
+        if mode == "RNN":
+            mode = f"RNN_{self.nonlinearity.upper()}"
+        form = Form(mode, self._module, self.input_size, self.hidden_size, get("num_layers", 1), get("bidirectional", False))
         for name, value in zip(form._fields[2:], form[2:]):
             if not isinstance(value, int):
                 raise TorchArgumentError(self._module, name, shown(value), "what PyTorch made it")
@@ -103,9 +102,9 @@ class Twin(nn.Module):
                 compiled.parameters.update(form, weights)
                 compiled.stack(form, Shape(t, b, weights[0].dtype, hx, packed and not is_cell)).execution.prepare({})
 
-    def _call(self, *arguments: Any) -> States:
+    def _call(self, call: OperatorCall) -> States:
         with calls:
-            return call_with(compiled_for(self, self._vulkan_device), self._mode(), *arguments)
+            return call.run_with(compiled_for(self, self._vulkan_device))
 
     def set_device(self, device: Device | int | str | None) -> None:
         """Run on this device from now on: a Device, or an argument of Device()."""
@@ -125,9 +124,9 @@ class Twin(nn.Module):
     def _run(self, input: Tensor, states: Iterable[Tensor], batch_sizes: Tensor | None = None, lengths: Tensor | None = None
              ) -> tuple[Tensor, States]:
         """Run input: [T, B, I], or a PackedSequence's data. Returns y and the last states, [layers * D, B, H] each."""
-        call = OPERATORS[self._mode()] if torch.compiler.is_compiling() else partial(untraced(Twin._call), self)
-        _, *form = self._form()
-        y, *last = call(input, list(states), self._weights(), batch_sizes, *form, self._vulkan_index, lengths)
+        form, index = self._form(), self._vulkan_index
+        call = OperatorCall(form.mode, input, list(states), self._weights(), batch_sizes, *form[1:], index, lengths)
+        y, *last = OPERATORS[form.mode](*call[1:]) if torch.compiler.is_compiling() else untraced(Twin._call)(self, call)
         return y, tuple(last)
 
     def _states(self, hx: Any) -> States:
@@ -135,7 +134,7 @@ class Twin(nn.Module):
         if hx is None:
             return ()
         states = tuple(hx) if isinstance(hx, list | tuple) else (hx,)
-        count = 2 if self._mode() == "LSTM" else 1
+        count = 2 if self._module.startswith("LSTM") else 1
         if len(states) != count or not all(isinstance(state, Tensor) for state in states):
             found = ", ".join(type(state).__name__ for state in states) or "none"
             raise TorchArgumentError(self._module, "hx", found, "a Tensor" if count == 1 else f"{count} Tensors")
@@ -349,7 +348,7 @@ def refresh(module: nn.Module) -> None:
     """
     _check_module("refresh", module)
     for owner in (*module.modules(), *module.parameters(), *module.buffers()):
-        compiled_stacks.pop(owner, None)
+        (graph_stacks if isinstance(owner, Tensor) else twin_stacks).pop(owner, None)
 
 
 def _check_module(name: str, module: object) -> None:

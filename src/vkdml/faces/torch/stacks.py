@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -28,14 +27,13 @@ CPU = torch.device("cpu")
 ELEMENTS = {getattr(torch, element.name): element for element in element_types.ALL}
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """Which cell a PyTorch module becomes. gates: for each of the cell's gates, its index in PyTorch's order."""
 
     cell: Cell
     gates: tuple[int, ...]
     activations: tuple[Any, ...]
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = {}
 
 
 _SIGMOID, _TANH, _RELU, _IDENTITY = (getattr(descs, f"DML_ACTIVATION_{name}_OPERATOR_DESC")()
@@ -50,8 +48,7 @@ KINDS = {  # keys: PyTorch's names of modes
 _PROJECTION = Kind(cells.RNN, (0,), (_IDENTITY,))
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(NamedTuple):
     """The shapes of a call. t, b: time steps and batch rows. states, lengths: whether initial states and lengths are given."""
 
     t: int
@@ -252,10 +249,11 @@ class Stack:
         results = self.execution.run(values, {key: (shape, x.dtype) for key, shape in self._results.items()})
         if check:
             check.check_results(results)
-        y = results.pop(self._sequence)
-        last = [np.ascontiguousarray(state.swapaxes(0, 1)) for state in results.values()]
-        count = self._form.num_layers
-        return [y, *(np.concatenate(last[start:start + count]) for start in range(0, len(last), count))]
+        y, count = results.pop(self._sequence), self._form.num_layers
+        last = list(results.values())
+        if count > 1:
+            last = [np.concatenate(last[start:start + count], 1) for start in range(0, len(last), count)]
+        return [y, *(np.ascontiguousarray(state.swapaxes(0, 1)) for state in last)]
 
 
 def _unprojected(name: str, h: np.ndarray, projections: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
@@ -322,7 +320,7 @@ class _Seen:
     The view keeps the memory, so that no other tensor gets its address.
     """
 
-    _mark: tuple[Any, ...] = None, type(None)
+    _mark: tuple[Any, ...] = None, type(None), None, None
 
     def __init__(self, tensor: Tensor, holds: Mapping[type[Tensor], Any]) -> None:
         self.copy, self._holds = tensor.detach().clone(memory_format=torch.contiguous_format), holds
@@ -330,8 +328,8 @@ class _Seen:
 
     def is_unchanged(self, tensor: Tensor) -> bool:
         """Whether it is the tensor that had these contents, and has not been written to since."""
-        facts, held, *elements = self._mark
-        return held() is tensor and facts == _facts(tensor) and torch.equal(*elements)
+        facts, held, some, bits = self._mark
+        return held() is tensor and facts == _facts(tensor) and some.tobytes() == bits
 
     def equals(self, tensor: Tensor) -> bool:
         """Whether a tensor has the type and bits of the copy, so that NaN equals NaN and -0 differs from 0."""
@@ -341,8 +339,9 @@ class _Seen:
             return False
         self._mark = _Seen._mark
         if hold and facts and tensor.is_contiguous() and not tensor.is_shared():  # other processes' writes are not counted
-            some = tensor.detach().view(-1)[::tensor.numel() // _PROBED | 1].view(words)  # odd: at all columns and cache sets
-            self._mark = facts, hold(tensor), some, some.clone()
+            step = tensor.numel() // _PROBED | 1  # odd: at all columns and cache sets
+            some = np.from_dlpack(tensor.detach().view(-1)[::step].view(words))  # numpy() would forbid to resize the tensor
+            self._mark = facts, hold(tensor), some, some.tobytes()
         return True
 
 
@@ -354,12 +353,11 @@ def _facts(tensor: Tensor) -> tuple[Any, ...] | None:
 
 
 def to_numpy(tensor: Tensor) -> np.ndarray:
-    tensor = tensor.detach().resolve_neg()
     if tensor.dtype is torch.bfloat16:
         import ml_dtypes
 
-        return tensor.contiguous().view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
-    return tensor.numpy()
+        return tensor.detach().resolve_neg().contiguous().view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.numpy(force=True)
 
 
 def to_torch(array: np.ndarray) -> Tensor:

@@ -18,18 +18,20 @@ raise a TorchArgumentError before any work, also when PyTorch's compilers trace 
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Sequence
-from functools import partial
+from contextvars import ContextVar
+from functools import cache, partial, reduce
 from itertools import pairwise
+from operator import or_
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import _C, Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
-from torch.utils.weak import WeakIdKeyDictionary
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from ...engine.vulkan.store import Recent
 from ...engine.vulkan.system import Lock
@@ -42,17 +44,20 @@ _STACKS_KEPT = 64  # how many executions a module keeps, for the latest shapes: 
 
 States = tuple[Tensor, ...]
 
+# Of tensors that need no more than a kernel for the CPU
+_PLAIN_TYPES = {Tensor, nn.Parameter}
+_PLAIN_KEYS = reduce(or_, [_C.DispatchKeySet(getattr(_C.DispatchKey, key)).raw_repr()
+                           for key in ("CPU", "AutogradCPU", "AutocastCPU", "ADInplaceOrView", "BackendSelect")])
+
+
+@cache
+def _disabled(function: Callable[..., States]) -> Callable[..., States]:
+    return torch.compiler.disable(function)
+
 
 def untraced(function: Callable[..., States]) -> Callable[..., States]:
     """Apply torch.compiler.disable only if PyTorch's compiler is loaded: it would load it, which takes a second."""
-    if "torch._dynamo" not in sys.modules:
-        return function
-    if function not in _untraced:
-        _untraced[function] = torch.compiler.disable(function)
-    return _untraced[function]
-
-
-_untraced: dict[Callable[..., States], Callable[..., States]] = {}
+    return _disabled(function) if "torch._dynamo" in sys.modules else function
 
 
 class CompiledStacks:
@@ -62,6 +67,7 @@ class CompiledStacks:
         self.device = device
         self.parameters = ModuleParameters(is_graphs)
         self.stacks: Recent[Stack] = Recent(_STACKS_KEPT)
+        self.last: tuple[list[Any], Any] = [], None  # what was checked of the last call, and its stack
         self.lock = Lock()  # acquire it to use the others
 
     def stack(self, form: Form, shape: Shape) -> Stack:
@@ -71,28 +77,18 @@ class CompiledStacks:
         return self.stacks.get(key, lambda: Stack(form, shape, device, parameters))
 
 
-compiled_stacks = WeakIdKeyDictionary()  # a CompiledStacks by twin, or by the first of the weights of a graph
-_lock = Lock()
-_calling = threading.local()  # compiled: the CompiledStacks for the operator that this thread calls
+twin_stacks: WeakKeyDictionary[object, CompiledStacks] = WeakKeyDictionary()
+graph_stacks = WeakTensorKeyDictionary()  # by the first of a graph's weights
+_calling: ContextVar[CompiledStacks | None] = ContextVar("calling", default=None)  # for the operator that this thread calls
 
 
 def compiled_for(owner: object, device: Device | int | str | None) -> CompiledStacks:
     """Find or make the CompiledStacks of a twin, or of a graph's weights, on a device."""
-    with _lock:
-        found: CompiledStacks | None = compiled_stacks.get(owner)
-        if found is None or found.device != device:
-            found = compiled_stacks[owner] = CompiledStacks(device, isinstance(owner, Tensor))
+    stacks = graph_stacks if isinstance(owner, Tensor) else twin_stacks
+    found: CompiledStacks | None = stacks.get(owner)
+    if found is None or found.device != device:
+        found = stacks[owner] = CompiledStacks(device, stacks is graph_stacks)
     return found
-
-
-def call_with(compiled: CompiledStacks, mode: str, *arguments: Any) -> States:
-    """Call an operator with these stacks. Parameters cannot be their key: PyTorch swaps none that has a weak reference."""
-    before = getattr(_calling, "compiled", None)
-    _calling.compiled = compiled
-    try:
-        return OPERATORS[mode](*arguments)
-    finally:
-        _calling.compiled = before
 
 
 class OperatorCall(NamedTuple):
@@ -113,12 +109,35 @@ class OperatorCall(NamedTuple):
 
     @property
     def form(self) -> Form:
-        return Form(self.mode, self.module, self.input_size, self.hidden_size, self.num_layers, self.bidirectional)
+        return Form(self.mode, self.module, *self[6:10])
 
     @property
     def compiled(self) -> CompiledStacks:
         """The stacks of the twin that makes the call, or else those of its weights."""
-        return getattr(_calling, "compiled", None) or compiled_for(self.weights[0], self.device)
+        self.form.per_layer(self.weights)  # refuses an empty list
+        return _calling.get() or compiled_for(self.weights[0], self.device)
+
+    def run_with(self, compiled: CompiledStacks) -> States:
+        """Run with these stacks. Parameters cannot be their key: PyTorch swaps none that has a weak reference."""
+        if self.is_plain():
+            return _run(self, compiled)
+        before = _calling.set(compiled)
+        try:
+            return OPERATORS[self.mode](*self[1:])
+        finally:
+            _calling.reset(before)
+
+    def is_plain(self) -> bool:
+        """Whether PyTorch's dispatcher would only call `_run`: no gradients, transforms, modes, autocast, tracing, profiler."""
+        tensors = [self.input, *self.hx, *self.weights, *[one for one in (self.batch_sizes, self.lengths) if one is not None]]
+        if (not _PLAIN_TYPES.issuperset(map(type, tensors)) or _C._is_torch_function_mode_enabled()
+                or (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors))
+                or forward_ad._current_level >= 0 or torch.is_autocast_enabled("cpu") or torch.autograd._profiler_enabled()):
+            return False
+        keys = _C._dispatch_tls_local_include_set().raw_repr()
+        for tensor in tensors:
+            keys |= _C._dispatch_keys(tensor).raw_repr()
+        return not keys & ~_PLAIN_KEYS
 
     def check(self, width: int | None) -> list[tuple[int, ...]]:
         """Refuse wrong numbers, ranks, sizes, types and devices of tensors. Returns the results' shapes.
@@ -178,21 +197,23 @@ def _is_list(tensor: Tensor, *dtypes: torch.dtype) -> bool:
     return tensor.dim() == 1 and tensor.dtype in dtypes and tensor.layout is torch.strided
 
 
-def _run(mode: str, *arguments: Any) -> States:
-    call = OperatorCall(mode, *arguments)
-    input, lengths, form = call.input, call.lengths, call.form
-    form.per_layer(call.weights)  # refuses an empty list
-    compiled = call.compiled
+def _run(call: OperatorCall, compiled: CompiledStacks | None = None) -> States:
+    form, input, lengths, compiled = call.form, call.input, call.lengths, compiled or call.compiled
     with compiled.lock:
         compiled.parameters.update(form, call.weights)
-        shapes = call.check(compiled.parameters.layers[0].width)
-        if (rows := shapes[1][1]) == 0:
-            return tuple(map(input.new_empty, shapes))
-        if call.batch_sizes is not None:
-            input, lengths = pad_packed_sequence(PackedSequence(input, call.batch_sizes))
-        elif lengths is not None and input.dtype is torch.float64:  # the range check must ignore padding
-            input = input.masked_fill((torch.arange(len(input))[:, None] >= lengths)[..., None], 0)
-        stack = compiled.stack(form, Shape(len(input), rows, input.dtype, bool(call.hx), lengths is not None))
+        facts = [compiled.parameters.version, *((one.shape, one.dtype, one.layout, one.device) for one in (input, *call.hx))]
+        checked, stack = compiled.last
+        is_ragged = lengths is not None or call.batch_sizes is not None  # their values are checked at each call
+        if is_ragged or facts != checked or stack.execution.gpu.driver.lost:
+            shapes = call.check(compiled.parameters.layers[0].width)
+            if (rows := shapes[1][1]) == 0:
+                return tuple(map(input.new_empty, shapes))
+            if call.batch_sizes is not None:
+                input, lengths = pad_packed_sequence(PackedSequence(input, call.batch_sizes))
+            elif lengths is not None and input.dtype is torch.float64:  # the range check must ignore padding
+                input = input.masked_fill((torch.arange(len(input))[:, None] >= lengths)[..., None], 0)
+            stack = compiled.stack(form, Shape(len(input), rows, input.dtype, bool(call.hx), lengths is not None))
+            compiled.last = [] if is_ragged else facts, stack
         y, *last = map(to_torch, stack.run(compiled.parameters, to_numpy(input), list(map(to_numpy, call.hx)),
                                            None if lengths is None else lengths.numpy()))
     return y if call.batch_sizes is None else pack_padded_sequence(y, lengths).data, *last
@@ -223,7 +244,7 @@ def _check_derivatives(input: Tensor, hx: Sequence[Tensor], weights: Sequence[Te
     tensors = (input, *hx, *weights)
     if forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors):
         raise _not_differentiable("forward mode")
-    if torch._C._are_functorch_transforms_active() and torch.is_grad_enabled() and any(one.requires_grad for one in tensors):
+    if _C._are_functorch_transforms_active() and torch.is_grad_enabled() and any(one.requires_grad for one in tensors):
         raise _not_differentiable("torch.func")
 
 
@@ -237,7 +258,7 @@ def _autocast(mode: str, *arguments: Any) -> States:
 
     lowered = call._replace(input=lower(call.input), hx=[*map(lower, call.hx)], weights=[*map(lower, call.weights)])
     with torch.autocast("cpu", enabled=False):
-        results = call_with(call.compiled, *lowered)
+        results = untraced(OperatorCall.run_with)(lowered, call.compiled)
     # PyTorch's modules differ in which results have the initial state's type
     sizes = call.lengths if call.batch_sizes is None else call.batch_sizes
     all_are = mode == "GRU" or call.module == "LSTMCell" or (mode == "LSTM" and not is_projected and _is_ragged(sizes))
@@ -273,7 +294,7 @@ def _define(mode: str) -> Any:
     _library.define(f"{name}(Tensor input, Tensor[] hx, Tensor[] weights, Tensor? batch_sizes, str module, int input_size, "
                     "int hidden_size, int num_layers, bool bidirectional, int device, Tensor? lengths=None) -> "
                     f"({', '.join(results)})", tags=torch.Tag.pt2_compliant_tag)
-    _library.impl(name, lambda *arguments: untraced(_run)(mode, *arguments), "CompositeExplicitAutograd")
+    _library.impl(name, lambda *arguments: untraced(_run)(OperatorCall(mode, *arguments)), "CompositeExplicitAutograd")
     _library.impl(name, partial(_autocast, mode), "AutocastCPU")
     _library.impl(name, _no_vmap, "FuncTorchBatched")
     torch.library.register_fake(f"vkdml::{name}", partial(_fake, mode), lib=_library)
