@@ -38,7 +38,7 @@ def seconds(trial: Trial, plans: Sequence[Plan], samples: int) -> list[float | s
         for run, taken in zip(runs, times):
             if isinstance(run, Run):
                 taken.append(timed(run.execute))
-    return [run if isinstance(run, str) else f"gave up {run.timeouts} times" if run.timed_out else median(taken)
+    return [run if isinstance(run, str) else f"gave up {run.timeouts} times" if run.timeouts else median(taken)
             for run, taken in zip(runs, times)]
 
 

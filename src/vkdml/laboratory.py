@@ -7,8 +7,7 @@ in the package imports it.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from unittest.mock import patch
 
 # Arguments and output of commands
@@ -76,30 +75,22 @@ def plans_of_first_call(problem: Problem, info: DeviceInfo) -> dict[str, list[Pl
             "tuning": [plan_of(target, tiling) for tiling in timed]}
 
 
-@contextmanager
-def without_barriers() -> Iterator[None]:
+def without_barriers() -> AbstractContextManager[object]:
     """Record no barriers in this context, so that validation has something to find."""
-    with patch.object(devices.Submission, "barrier"):
-        yield
+    return patch.object(devices.Submission, "barrier")
 
 
-@contextmanager
-def with_timeout(seconds: float) -> Iterator[None]:
+def with_timeout(seconds: float) -> AbstractContextManager[object]:
     """Treat devices that are opened in this context as lost when a submission takes this many seconds."""
-    with patch.object(driver, "TIMEOUT", seconds):
-        yield
+    return patch.object(driver, "TIMEOUT", seconds)
 
 
-@contextmanager
-def without_float64_check() -> Iterator[None]:
+def without_float64_check() -> AbstractContextManager[object]:
     """Let devices that fail the self-test of float64 compute in it, in this context."""
-    with patch.object(self_test, "check_float64"):
-        yield
+    return patch.object(self_test, "check_float64")
 
 
-@contextmanager
-def with_kernel(name: str, spirv: bytes) -> Iterator[None]:
+def with_kernel(name: str, spirv: bytes) -> AbstractContextManager[object]:
     """Replace the kernel of this name in this context. spirv: its code."""
     load = kernels.load
-    with patch.object(kernels, "load", lambda asked: of_spirv(name, spirv) if asked == name else load(asked)):
-        yield
+    return patch.object(kernels, "load", lambda asked: of_spirv(name, spirv) if asked == name else load(asked))

@@ -77,7 +77,7 @@ def _count(case: Case, name: str) -> dict[Names, Counts]:
         run = Run(Trial(gpu, problem, random_memory(problem)), plan(problem, info, options))
         run.execute()
         assert not process.found()
-        assert not run.timed_out
+        assert not run.timeouts
         counts.append(_so_far())
     before, few, many = counts
     return {names: ((of_many - 2 * few.get(names, 0) + before.get(names, 0)) / (STEPS[1] - STEPS[0]))

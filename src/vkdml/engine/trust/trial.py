@@ -84,11 +84,6 @@ class Run:
         """The number of executions that gave up."""
         return self._attempts.timeouts
 
-    @property
-    def timed_out(self) -> bool:
-        """Whether any execution gave up."""
-        return self.timeouts > 0
-
 
 _MOST_RANDOM = 2**20 - 3  # random numbers of a tensor; more repeat them
 
@@ -184,7 +179,7 @@ def _tried(gpu: Gpu, problem: Problem, meeting: Meeting, runs: int, measured: Me
         start = time.perf_counter()
         run.execute()
         least = min(least, time.perf_counter() - start)
-        if run.timed_out:
+        if run.timeouts:
             return GAVE_UP, None
         found = _bytes(together)
         if found not in (expected, first) and (wrong := differences(problem, {**memory, **together.outputs()})):

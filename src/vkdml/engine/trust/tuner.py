@@ -143,8 +143,8 @@ class Tuner:
                 if sample and time.perf_counter() > end:
                     return seconds
                 elapsed = self._unless_failed(lambda: _elapsed(run))  # noqa: B023  (called at once)
-                self._gave_up |= run.timed_out
-                if elapsed is None or run.timed_out:
+                self._gave_up |= run.timeouts > 0
+                if elapsed is None or run.timeouts:
                     del runs[place]
                     seconds.pop(place, None)
                 else:

@@ -48,11 +48,7 @@ States = tuple[Tensor, ...]
 _PLAIN_TYPES = {Tensor, nn.Parameter}
 _PLAIN_KEYS = reduce(or_, [_C.DispatchKeySet(getattr(_C.DispatchKey, key)).raw_repr()
                            for key in ("CPU", "AutogradCPU", "AutocastCPU", "ADInplaceOrView", "BackendSelect")])
-
-
-@cache
-def _disabled(function: Callable[..., States]) -> Callable[..., States]:
-    return torch.compiler.disable(function)
+_disabled = cache(torch.compiler.disable)  # which loads PyTorch's compiler
 
 
 def untraced(function: Callable[..., States]) -> Callable[..., States]:
