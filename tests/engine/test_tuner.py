@@ -195,7 +195,7 @@ def test_a_meeting_that_gives_up_is_believed_the_third_time(tuned, timed, monkey
 class MadeUpRun:
     """In the place of a run: what its executions take, or raise."""
 
-    timed_out = False
+    timeouts = 0
 
     def __init__(self, trial, plan):
         self.schedule = schedule_of(plan)
@@ -212,7 +212,7 @@ class MadeUpRun:
 @pytest.fixture
 def runs(monkeypatch):
     for name, value in {"seconds": {"persistent": 0.001, "sequence": 0.002, "stepped": 0.003}, "made": [], "clock": 0.0,
-                        "fails": "", "fails_at": 1, "timed_out": False}.items():
+                        "fails": "", "fails_at": 1, "timeouts": 0}.items():
         monkeypatch.setattr(MadeUpRun, name, value, raising=False)
     monkeypatch.setattr(tuner, "Run", MadeUpRun)
     monkeypatch.setattr(tuner, "time", SimpleNamespace(perf_counter=lambda: MadeUpRun.clock))
@@ -229,7 +229,7 @@ def test_what_fails_is_left_out(tuned, trusted, runs, monkeypatch, fails_at):
 
 @pytest.mark.parametrize("after", [1, 4])  # executions
 def test_what_gives_up_is_left_out(tuned, trusted, runs, monkeypatch, after):
-    monkeypatch.setattr(runs, "timed_out", property(lambda run: run.schedule == "persistent" and run.executions >= after))
+    monkeypatch.setattr(runs, "timeouts", property(lambda run: run.schedule == "persistent" and run.executions >= after))
     assert schedule_of(Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "on")) == "sequence"
 
 
