@@ -34,9 +34,9 @@ WHY = {
     "s_barrier": "no two waves access a word with this barrier alone between them",
     "vm_vsrc": "no access before it is of a word that another wave accesses behind the barrier",
     "s_waitcnt_vscnt": "no store of the wave is under way there, of a word that another workgroup reads",
-    "vmcnt": "no load is under way there, or its value is not used", "lgkmcnt": "no load is under way there, or its value is not used",
-    "swapped": "both hold the same, or a bound that nothing reaches",
-    "other register": "its neighbour holds the same, or a bound that nothing reaches",
+    "vmcnt": "no load is under way there", "lgkmcnt": "no load is under way there",
+    "swapped": "both hold the same, or nothing depends on them: a bound, or a division of small numbers",
+    "other register": "its neighbour holds the same, or nothing depends on it: a bound, a product with padding, or such a division",
 }
 SEEDS = ((1, 1), (2, 2), (3, 1), (4, 2))  # and how late loads and stores end
 _COMMUTES = {"add", "mul", "and", "or", "xor", "max", "min", "fma", "fmac", "fmaak", "eq", "ne", "lg", "neq", "add3", "or3", "mad"}
@@ -117,7 +117,7 @@ class Runner:
 def main() -> int:
     """Prints the table. Whether the kernels themselves are clean."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--most", type=int, default=12, help="of each kind and way")
+    parser.add_argument("--most", type=int, default=16, help="of each kind and way")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     arguments = parser.parse_args()
     device, draw, total = Device(), random.Random(0), Counter[str]()
@@ -147,7 +147,8 @@ def main() -> int:
                 program.instructions[n] = Instruction.from_buffer_copy(kept)
                 shown[how] += 1
                 if how == "not seen":
-                    missed.append(f"program {program.number} at {instruction.pc:#x}, run {instruction.runs} times")
+                    waited = f", waited {instruction.waited[kind == 'lgkmcnt']} times" if kind.endswith("mcnt") else ""
+                    missed.append(f"program {program.number} at {instruction.pc:#x}, run {instruction.runs} times{waited}")
             total.update(shown)
             print(f"{way:9} {kind:16} {len(all_places):4} places, {idle[kind]} more do not run: {dict(shown)} {'; '.join(missed)}"
                   f"{f' (redundant: {WHY[kind]})' if missed else ''}", flush=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from vkdml_lab.radeon import building, decoder
-from vkdml_lab.radeon.structures import EXEC, FINDINGS, NOTED, SETTINGS, Instruction
+from vkdml_lab.radeon.structures import FINDINGS, NAMED, NOTED, SETTINGS, Instruction
 
 KEEP_DENORMALS, FLUSH_DENORMALS = 0x30, 0  # of MODE
 _LDS_WORDS = 1 << 14
@@ -36,11 +36,12 @@ class Wave:
         self.s = np.zeros(128, np.uint32)
         self.scc = 0
         self.lds = np.zeros(_LDS_WORDS, np.uint32)
-        self.s[EXEC:EXEC + width // 32] = 0xffffffff
+        register, _ = NAMED["exec"]
+        self.s[register:register + width // 32] = 0xffffffff
 
     def run(self, *texts: str, mode: int = KEEP_DENORMALS) -> str | None:
         """Executes instructions. Returns the kind of what was found, if anything was."""
-        made = [instruction for text in (*texts, "s_endpgm") for instruction in decoder.program([(0, text, None)])]
+        made = [instruction for text in (*texts, "s_endpgm") for instruction in decoder.program([(0, text)])]
         scc = ctypes.c_uint32(self.scc)
         found = library().radeon_run((Instruction * len(made))(*made), self.width, mode, *(
             array.ctypes.data_as(ctypes.c_void_p) for array in (self.v, self.s)), ctypes.byref(scc), self.lds.ctypes.data_as(ctypes.c_void_p))
@@ -50,13 +51,17 @@ class Wave:
 
 def run_groups(text: str, groups: int, waves: int, memory: np.ndarray, **settings: int) -> set[str]:
     """Executes a program, in which labels are lines of their own, in workgroups on a buffer. Returns the kinds of findings."""
-    lines, labels = list[tuple[int, str, int | None]](), dict[str, int]()
+    lines, labels = list[str](), dict[str, int]()
     for line in filter(None, map(str.strip, text.splitlines())):
         if line.endswith(":"):
             labels[line[:-1]] = len(lines)
         else:
-            lines.append((len(lines), line, None))
-    made = decoder.program([(pc, line, labels.get(line.split()[-1])) for pc, line, _ in lines])
+            lines.append(line)
+    for n, line in enumerate(lines):
+        if "branch" in line:
+            name, label = line.split()
+            lines[n] = f"{name} {labels[label] - n - 1 & 0xffff}"
+    made = decoder.program((4 * n, line) for n, line in enumerate(lines))
     for name, value in settings.items():
         library().radeon_set(list(SETTINGS).index(name), ctypes.c_long(value))
     kinds = library().radeon_run_groups((Instruction * len(made))(*made), len(made), groups, waves,

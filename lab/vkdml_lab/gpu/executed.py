@@ -93,7 +93,7 @@ def inside(number: int) -> None:
 
 def names_of(instruction: Instruction) -> list[str]:
     """The emulator's names of an instruction, or of two that run together."""
-    return [NAMES[one.op] for one in decoder.program([(0, instruction.text.split(";")[0], None)])]
+    return [NAMES[decoder.instruction(one).op] for one in instruction.text.split(";")[0].split(" :: ")]
 
 
 def taken(loop: Loop, trips: tuple[int, ...], waits: bool = False) -> Iterator[tuple[Instruction, int, bool]]:

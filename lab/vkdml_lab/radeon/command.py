@@ -15,7 +15,7 @@ from vkdml_lab import ROOT
 from vkdml_lab.gpu.drivers import FETCHED, LIBRARIES, driver
 from vkdml_lab.gpu.gpus import GPUS
 from vkdml_lab.radeon import building
-from vkdml_lab.radeon.server import Listener, Server
+from vkdml_lab.radeon.server import Server
 
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
@@ -44,12 +44,12 @@ def run(arguments: argparse.Namespace) -> int:
     if sys.executable != str(python):  # LLVM needs the driver's C library, too
         again = ["--gpu", arguments.gpu, "--drivers", str(arguments.drivers), *arguments.argv]
         os.execve(python, [str(python), "-m", "vkdml", "radeon", *again], found.environment)
-    state = Server(found.environment["AMDGPU_GPU_ID"], arguments.drivers.resolve() / gpu.suite / LIBRARIES, folder / "programs")
     name, prctl = f"vkdml-radeon-{secrets.token_hex(8)}", ctypes.CDLL(None).prctl
-    Listener(name, state)
+    libraries = arguments.drivers.resolve() / gpu.suite / LIBRARIES
+    server = Server(name, found.environment["AMDGPU_GPU_ID"], libraries, folder / "programs")
     inside = found.environment | {
         "LD_PRELOAD": f"{building.build(folder)}:{shim}", "VKDML_RADEON": name,
         "PATH": f"{python.parent}:{os.environ['PATH']}", "VKDML_SELFTEST": os.environ.get("VKDML_SELFTEST", "off")}
     code = subprocess.run(arguments.argv, env=inside, preexec_fn=lambda: prctl(_DIE_WITH_PARENT, signal.SIGKILL)).returncode
-    print(state.summary(), file=sys.stderr)
-    return code or int(not state.is_clean())
+    print(server.summary(), file=sys.stderr)
+    return code or int(not server.is_clean())

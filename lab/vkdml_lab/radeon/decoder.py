@@ -5,26 +5,11 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable
+from ctypes import c_int16
 
 from vkdml_lab.radeon import instructions as table
-from vkdml_lab.radeon.structures import (
-    CONSTANT,
-    EXEC,
-    FLAGS,
-    M0,
-    MODIFIERS,
-    NONE,
-    NULL,
-    SCALAR,
-    SCC,
-    VCC,
-    VECTOR,
-    Instruction,
-    Operand,
-)
+from vkdml_lab.radeon.structures import CONSTANT, FLAGS, MODIFIERS, NAMED, SCALAR, VECTOR, Instruction, Operand
 
-_NAMED = {"vcc": (VCC, 2), "vcc_lo": (VCC, 1), "vcc_hi": (VCC + 1, 1), "exec": (EXEC, 2), "exec_lo": (EXEC, 1),
-          "exec_hi": (EXEC + 1, 1), "m0": (M0, 1), "null": (NULL, 1), "src_scc": (SCC, 1), "scc": (SCC, 1)}
 _REGISTER = re.compile(r"([vs])(?:(\d+)|\[(\d+):(\d+)\])(\.[lh])?")
 _SIGNS = [(re.compile(pattern), MODIFIERS[name]) for pattern, name in (
     (r"neg\((.*)\)", "NEG"), (r"-([vs|\[].*|vcc.*|exec.*|m0)", "NEG"), (r"\|(.*)\|", "ABS"), (r"abs\((.*)\)", "ABS"))]
@@ -43,10 +28,8 @@ _OLDER_NAMES = [(re.compile(old), new) for old, new in (
     (r"^s_ff1_", "s_ctz_"), (r"^s_flbit_i32_b32", "s_clz_i32_u32"), (r"^v_cvt_pkrtz_", "v_cvt_pk_rtz_"),
     (r"^(\w+_atomic_|ds_)(or|and|swap|xor)$", r"\1\2_b32"), (r"^(\w+_atomic_)(add|sub)$", r"\1\2_u32"),
     (r"^(\w+_atomic_)u(min|max)$", r"\1\2_u32"))]
-# Parts of registers that its instructions select ("SDWA")
-_SELECTIONS = {"DWORD": (), "WORD_0": ("WORD",), "WORD_1": ("HIGH", "WORD"), "BYTE_0": ("BYTE",), "BYTE_1": ("ODD", "BYTE"),
-               "BYTE_2": ("HIGH", "BYTE"), "BYTE_3": ("HIGH", "ODD", "BYTE")}
-_DESTINATIONS = {"DWORD": 0, "WORD_0": FLAGS["TO_LOW"], "WORD_1": FLAGS["TO_HIGH"]}
+# Parts of registers that its instructions select ("SDWA"): the first bit, and how many
+_PARTS = {"DWORD": (0, 0), "WORD_0": (0, 16), "WORD_1": (16, 16), **{f"BYTE_{n}": (8 * n, 8) for n in range(4)}}
 _UNUSED = {"UNUSED_PAD": 0, "UNUSED_PRESERVE": FLAGS["KEEPS"]}
 
 
@@ -54,22 +37,19 @@ class Refused(ValueError):  # noqa: N818
     """An instruction that the emulator does not know."""
 
 
-def program(lines: Iterable[tuple[int, str, int | None]]) -> list[Instruction]:
-    """The instructions of lines: each one's address, text, and the address that a branch goes to. What runs together ("VOPD")
-    is two, the first with a flag.
-    """
-    made: list[Instruction] = []
-    places, branches = {}, []
-    for pc, text, goes_to in lines:
+def program(lines: Iterable[tuple[int, str]]) -> list[Instruction]:
+    """The instructions of lines, which are addresses and texts. What runs together ("VOPD") is two, the first with a flag."""
+    made, places = list[Instruction](), dict[int, int]()
+    for pc, text in lines:
         places[pc] = len(made)
         *firsts, last = (instruction(half, pc) for half in text.split(" :: "))
         for first in firsts:
             first.flags |= FLAGS["DUAL"]
         made += [*firsts, last]
-        if goes_to is not None:
-            branches.append((last, goes_to))
-    for branch, goes_to in branches:
-        branch.target = places[goes_to]
+        if text.startswith(("s_branch", "s_cbranch")):  # the words between, with a sign
+            last.target = pc + 4 + 4 * c_int16(int(text.split()[1])).value
+    for one in made:
+        one.target = places[one.target] if one.target else 0
     return made
 
 
@@ -88,8 +68,8 @@ def instruction(text: str, pc: int = 0) -> Instruction:
         elif name.startswith("s_waitcnt"):
             _wait(made, name, rest)
         else:
-            for hint in ("dlc", "slc"):  # of caches that are not here
-                modifiers.pop(hint, None)
+            for known in ("dlc", "slc", "offen"):  # hints for caches that are not here, and what an operand says too
+                modifiers.pop(known, None)
             decode = _scalar_load if re.match(r"s_(buffer_)?load_", name) else _compute if name in table.NUMBERS else _memory
             decode(made, name, [*parts, last] if last else [], modifiers)
             _select(made, modifiers)
@@ -107,22 +87,22 @@ def operand(text: str, is_half: bool = False) -> Operand:
         if found := pattern.fullmatch(text):
             text, modifiers = found[1], modifiers | sign
     if text == "off":
-        return Operand(NONE)
-    if text in _NAMED:
-        return Operand(SCALAR, *_NAMED[text], modifiers)
+        return Operand()
+    if text in NAMED:
+        return Operand(0, SCALAR, *NAMED[text], modifiers)
     if found := _REGISTER.fullmatch(text):
         first = int(found[2] or found[3])
-        modifiers |= MODIFIERS["HIGH"] if found[5] == ".h" else 0
-        return Operand(VECTOR if found[1] == "v" else SCALAR, first, 1 if found[2] else int(found[4]) - first + 1, modifiers)
+        words, part = 1 if found[2] else int(found[4]) - first + 1, (16 * (found[5] == ".h"), 16) if found[5] else (0, 0)
+        return Operand(0, VECTOR if found[1] == "v" else SCALAR, first, words, modifiers, *part)
     if re.fullmatch(r"-?\d+\.\d+(e[+-]?\d+)?", text):
         kind, to = ("<e", "<H") if is_half else ("<f", "<I")
-        return Operand(CONSTANT, 0, 1, modifiers, struct.unpack(to, struct.pack(kind, float(text)))[0])
+        return Operand(struct.unpack(to, struct.pack(kind, float(text)))[0], CONSTANT, 0, 1, modifiers)
     # A literal fills 64 bits with zeros, a small number with its sign ("Scalar ALU Operands")
-    return Operand(CONSTANT, 0, 1 if text.startswith("0x") else 2, modifiers, int(text, 0) & 0xffffffff)
+    return Operand(int(text, 0) & 0xffffffff, CONSTANT, 0, 1 if text.startswith("0x") else 2, modifiers)
 
 
-def _flags(modifiers: dict[str, str], *names: str) -> int:
-    return sum(FLAGS[name.upper()] for name in names if modifiers.pop(name, None) is not None)
+def _flag(modifiers: dict[str, str], name: str) -> int:
+    return FLAGS[name.upper()] * (modifiers.pop(name, None) is not None)
 
 
 def _bits(modifiers: dict[str, str], name: str) -> list[int]:
@@ -130,40 +110,32 @@ def _bits(modifiers: dict[str, str], name: str) -> list[int]:
 
 
 def _select(made: Instruction, modifiers: dict[str, str]) -> None:
-    to, unused = _DESTINATIONS[modifiers.pop("dst_sel", "DWORD")], _UNUSED[modifiers.pop("dst_unused", "UNUSED_PAD")]
-    made.flags |= to | unused if to else 0
-    for n in range(2):
-        made.source[n].modifiers |= sum(MODIFIERS[one] for one in _SELECTIONS[modifiers.pop(f"src{n}_sel", "DWORD")])
+    unused = _UNUSED[modifiers.pop("dst_unused", "UNUSED_PAD")]
+    for name, one in (("dst", made.to), ("src0", made.source[0]), ("src1", made.source[1])):
+        if (part := modifiers.pop(f"{name}_sel", "DWORD")) != "DWORD":
+            one.shift, one.bits = _PARTS[part]
+            made.flags = made.flags & ~FLAGS["KEEPS"] | unused if name == "dst" else made.flags
 
 
 def _wait(made: Instruction, name: str, rest: str) -> None:
     counts = {kind: int(count) for kind, count in re.findall(r"(\w+)\((\d+)\)", rest)}
     made.op = table.NUMBERS[name]
-    if name == "s_waitcnt_depctr":  # of its fields vm_vsrc alone matters to what memory does
-        made.immediate[0] = counts.get("depctr_vm_vsrc", 7) << 2 if counts else int(rest, 0)
-    elif name == "s_waitcnt_vscnt":
-        made.immediate[0] = int(rest.split(",")[1], 0)
-    else:
-        packed = 0 if counts else int(rest, 0)
-        both = [counts.get("vmcnt", 63), counts.get("lgkmcnt", 63)]
-        made.immediate[:] = both if counts else [packed >> 10 & 63, packed >> 4 & 63]
+    if name == "s_waitcnt":
+        made.immediate[:] = counts.get("vmcnt", 63), counts.get("lgkmcnt", 63)
+    else:  # of the fields of s_waitcnt_depctr vm_vsrc alone matters to what memory does
+        made.immediate[0] = counts.get("depctr_vm_vsrc", 7) << 2 if counts else int(rest.rpartition(" ")[2], 0)
 
 
 def _scalar_load(made: Instruction, name: str, parts: list[str], modifiers: dict[str, str]) -> None:
-    made.op, made.to, made.source[0], offset = table.NUMBERS["scalar_load"], *map(operand, parts)
+    made.op, made.to, made.source[0], made.source[1] = table.NUMBERS["scalar_load"], *map(operand, parts)
     made.size, made.to.words = _SIZES[name.rpartition("_")[2]]
-    if offset.kind == CONSTANT:
-        made.immediate[0] = int(parts[2], 0)
-    else:
-        made.source[1] = offset
-    made.immediate[0] += int(modifiers.pop("offset", "0"), 0)
-    _flags(modifiers, "glc")
+    made.immediate[0] = int(modifiers.pop("offset", "0"), 0)
+    _flag(modifiers, "glc")
 
 
 def _compute(made: Instruction, name: str, parts: list[str], modifiers: dict[str, str]) -> None:
-    is_float = table.VECTOR.get(name, "").startswith("word_of") or "_mix" in name
-    if is_float:
-        made.flags |= _flags(modifiers, "clamp") << name.endswith("f16")  # CLAMP_HALF
+    if table.VECTOR.get(name, "").startswith("word_of"):
+        made.flags |= _flag(modifiers, "clamp")
         made.flags |= {"": 0, "2": FLAGS["TIMES2"], "4": FLAGS["TIMES4"]}[modifiers.pop("mul", "")]
         made.flags |= {"": 0, "2": FLAGS["HALVED"]}[modifiers.pop("div", "")]
     elif "clamp" in modifiers:
@@ -181,15 +153,16 @@ def _compute(made: Instruction, name: str, parts: list[str], modifiers: dict[str
     elif name == "v_cndmask_b32" and len(parts) == 3:
         parts = [*parts, "vcc"]
     halves = _bits(modifiers, "op_sel_hi") or [int(name == "v_cvt_f32_f16")] * 3
+    highs = [*_bits(modifiers, "op_sel"), 0, 0, 0, 0]
     made.to = operand(parts[0])
     for n, part in enumerate(parts[1:]):
-        made.source[n] = operand(part, bool(halves[n]) and ("mix" in name or name == "v_cvt_f32_f16"))
-        made.source[n].modifiers |= MODIFIERS["HALF"] * halves[n] if "mix" in name else 0
-    for n, is_high in enumerate(_bits(modifiers, "op_sel")):
-        (made.source[n] if n < len(parts) - 1 else made.to).modifiers |= is_high * MODIFIERS["HIGH"]
-    made.to.modifiers |= MODIFIERS["HIGH"] if name == "v_fma_mixhi_f16" else 0
-    if name == "v_cvt_f32_f16" and made.source[0].modifiers & (MODIFIERS["NEG"] | MODIFIERS["ABS"]):
-        raise ValueError("the sign of a half")
+        made.source[n] = operand(part, bool(halves[n]))
+        made.source[n].modifiers |= MODIFIERS["HALF"] * halves[n]
+        made.source[n].shift |= 16 * highs[n]
+    if re.fullmatch("v_(mov_b16|cvt_f16_f32|fma_mix(lo|hi)_f16)", name):
+        made.to.bits, made.flags = 16, made.flags | FLAGS["KEEPS"]
+        made.to.shift |= 16 * (highs[len(parts) - 1] or name == "v_fma_mixhi_f16")
+        made.to.modifiers |= MODIFIERS["HALF"] * (name != "v_mov_b16")
 
 
 def _memory(made: Instruction, name: str, parts: list[str], modifiers: dict[str, str]) -> None:
@@ -199,19 +172,17 @@ def _memory(made: Instruction, name: str, parts: list[str], modifiers: dict[str,
     space, way, two, stride, d16, high, kind = found.groups()
     made.op = table.NUMBERS[f"{space}_{way}"]
     made.size, count = (4, 1) if way == "atomic" else _SIZES[kind]
-    made.flags = _flags(modifiers, "glc", "offen") | (FLAGS["D16_HIGH" if high else "D16"] if d16 else 0)
+    made.flags = _flag(modifiers, "glc") | FLAGS["KEEPS"] * bool(d16)
     made.flags |= FLAGS["SIGNED"] * (kind[0] == "i") | FLAGS["TWO"] * bool(two)
     scale = (64 if stride else 1) * 4 * count if two else 1
     made.immediate[:] = [int(modifiers.pop(one, "0"), 0) * scale for one in ("offset0" if two else "offset", "offset1")]
-    if space == "ds" and way != "load":
-        data, where = parts[1:], parts[:1]
-    else:
-        address_first = way == "store" and space in ("global", "scratch")
-        data, where = (parts[1:2], [parts[0], parts[2]]) if address_first else (parts[:1], parts[1:])
-    made.to = operand(data[0])
-    made.to.words = 2 * count if two and way == "load" else count
-    made.to2 = operand(data[1]) if len(data) == 2 else Operand(NONE)
+    if (way == "store" and space != "buffer") or (way == "atomic" and space == "ds"):  # the address stands first
+        parts[:2] = parts[1], parts[0]
+    made.to = operand(parts[0])
+    made.to.words, made.to.shift = 2 * count if two and way == "load" else count, 16 * bool(high)
+    made.to.bits = 16 * bool(d16)
+    made.to2 = operand(parts.pop()) if space == "ds" and len(parts) == 3 else Operand()
     if way == "atomic":
         made.immediate[1] = table.ATOMICS[kind]
-    for n, part in enumerate(where):
+    for n, part in enumerate(parts[1:]):
         made.source[n] = operand(part)

@@ -10,7 +10,6 @@ from pathlib import Path
 from vkdml_lab.radeon.decoder import Refused
 
 _PROCESSORS = {"navi31": b"gfx1100", "navi21": b"gfx1030"}  # LLVM's names of the chips
-Line = tuple[int, str, int | None]  # an address, a text, and the address that a branch goes to
 
 
 @cache
@@ -26,13 +25,12 @@ def _llvm(folder: Path, chip: str, wave: int) -> tuple[ctypes.CDLL, int]:
     return llvm, create(b"amdgcn--", _PROCESSORS[chip], f"+wavefrontsize{wave}".encode(), None, 0, None, None)
 
 
-def lines(folder: Path, chip: str, code: bytes, wave: int) -> list[Line]:
-    """The instructions of a program up to its last one. folder: with LLVM's library."""
+def lines(folder: Path, chip: str, code: bytes, wave: int) -> list[tuple[int, str]]:
+    """The instructions of a program: each one's address and text. folder: with LLVM's library."""
     llvm, made = _llvm(folder, chip, wave)
-    found: list[Line] = []
-    pc = farthest = 0
+    found, pc = list[tuple[int, str]](), 0
     text, raw = ctypes.create_string_buffer(1000), ctypes.create_string_buffer(code, len(code))
-    while pc < len(code) and not (found and found[-1][1].startswith("s_endpgm") and pc > farthest):
+    while pc < len(code):
         size = llvm.LLVMDisasmInstruction(made, ctypes.addressof(raw) + pc, len(code) - pc, pc, text, 1000)
         line = re.split(r"//|;", text.value.decode())[0].strip()
         if not size:
@@ -40,10 +38,6 @@ def lines(folder: Path, chip: str, code: bytes, wave: int) -> list[Line]:
         if line.startswith("v_fma_mix") and size == 12:  # LLVM shows half of a literal, whose halves op_sel selects
             literal = int.from_bytes(code[pc + 8:pc + 12], "little")
             line = re.sub(rf"\b{literal & 0xffff:#x}\b", f"{literal:#x}", line)
-        goes_to = None
-        if line.startswith(("s_branch", "s_cbranch")):
-            goes_to = pc + 4 + 4 * int.from_bytes(code[pc:pc + 2], "little", signed=True)
-            farthest = max(farthest, goes_to)
-        found.append((pc, line, goes_to))
+        found.append((pc, line))
         pc += size
     return found

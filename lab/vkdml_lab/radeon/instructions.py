@@ -35,7 +35,7 @@ VECTOR = {
     "v_lshl_add_u32": "(S0 << (S1 & 31)) + S2", "v_add_lshl_u32": "(S0 + S1) << (S2 & 31)",
     "v_lshl_or_b32": "(S0 << (S1 & 31)) | S2", "v_alignbit_b32": "(u32)(((u64)S0 << 32 | S1) >> (S2 & 31))",
     "v_bfe_u32": "S0 >> (S1 & 31) & ((1u << (S2 & 31)) - 1)", "v_bfe_i32": "signed_field(S0, S1 & 31, S2 & 31)",
-    "v_perm_b32": "permuted(S0, S1, S2)", "v_pack_b32_f16": "(S0 & 0xffff) | S1 << 16", "v_mov_b16": "half_of(i, D, S0)",
+    "v_perm_b32": "permuted(S0, S1, S2)", "v_pack_b32_f16": "(S0 & 0xffff) | S1 << 16", "v_mov_b16": "S0",
     # Floats
     "v_add_f32": "word_of(F0 + F1)", "v_sub_f32": "word_of(F0 - F1)",
     "v_subrev_f32": "word_of(F1 - F0)", "v_mul_f32": "word_of(F0 * F1)",
@@ -51,15 +51,14 @@ VECTOR = {
     "v_rcp_f32": "word_of(inexact(1.0 / F0, S0))", "v_rcp_iflag_f32": "word_of(inexact(1.0 / F0, S0))",
     "v_rsq_f32": "word_of(inexact(1.0 / sqrt(F0), S0))", "v_sqrt_f32": "word_of(inexact(sqrt(F0), S0))",
     "v_exp_f32": "word_of(inexact(exp2(F0), S0))", "v_log_f32": "word_of(inexact(log2(F0), S0))",
-    # "VOP3P Instructions": of each source a half, as a float, or the word
-    "v_fma_mix_f32": "word_of(fmaf(F0, F1, F2))", "v_fma_mixlo_f16": "half_of(i, D, to_half(clamped_if(i, fmaf(F0, F1, F2))))",
-    "v_fma_mixhi_f16": "half_of(i, D, to_half(clamped_if(i, fmaf(F0, F1, F2))))",
+    # "VOP3P Instructions"
+    **dict.fromkeys(["v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16"], "word_of(fmaf(F0, F1, F2))"),
     # The bits of lanes below
     "v_mbcnt_lo_u32_b32": "S1 + __builtin_popcount(S0 & (u32)((1ull << l) - 1))",
     "v_mbcnt_hi_u32_b32": "S1 + __builtin_popcount(S0 & (u32)(((1ull << l) - 1) >> 32))",
     # Conversions
     "v_cvt_f32_u32": "word_of((float)S0)", "v_cvt_f32_i32": "word_of((float)I0)", "v_cvt_u32_f32": "to_unsigned(F0)",
-    "v_cvt_i32_f32": "to_signed(F0)", "v_cvt_f32_f16": "word_of(from_half(S0))", "v_cvt_f16_f32": "half_of(i, D, to_half(F0))",
+    "v_cvt_i32_f32": "to_signed(F0)", "v_cvt_f32_f16": "word_of(F0)", "v_cvt_f16_f32": "word_of(F0)",
     "v_cvt_pk_rtz_f16_f32": "to_half_toward_zero(F0) | to_half_toward_zero(F1) << 16",
 }
 
@@ -143,10 +142,13 @@ SCALAR = {
 ATOMIC = {"add_u32": "O + X", "sub_u32": "O - X", "and_b32": "O & X", "or_b32": "O | X", "xor_b32": "O ^ X", "swap_b32": "X",
           "min_u32": "least(O, X)", "max_u32": "most(O, X)"}
 
+# "SOPP Instructions": when a branch is taken
+BRANCH = {"s_branch": "1", "s_cbranch_scc0": "!w->scc", "s_cbranch_scc1": "w->scc", "s_cbranch_vccz": "is_vcc_zero",
+          "s_cbranch_vccnz": "!is_vcc_zero", "s_cbranch_execz": "is_exec_zero", "s_cbranch_execnz": "!is_exec_zero"}
+
 # "SOPP Instructions" and what goes across lanes or to memory: native/waves.c and native/memory.c have each by its name
 _CONTROL = ["s_endpgm", "s_barrier", "s_waitcnt", "s_waitcnt_vscnt", "s_waitcnt_depctr", "s_getpc_b64", "buffer_gl0_inv",
             "buffer_gl1_inv"]
-_BRANCHES = ["s_branch", *(f"s_cbranch_{condition}" for condition in ("scc0", "scc1", "vccz", "vccnz", "execz", "execnz"))]
 _LANES = ["v_readfirstlane_b32", "v_readlane_b32", "v_writelane_b32", "v_swap_b32"]
 _MEMORY = ["scalar_load", "scratch_load", "scratch_store",
            *(f"{space}_{way}" for space in ("buffer", "global", "ds") for way in ("load", "store", "atomic"))]
@@ -156,7 +158,7 @@ IGNORED = {"s_nop", "s_clause", "s_delay_alu", "s_sleep", "s_sendmsg", "s_setpri
 
 _SHAPES: dict[str, dict[str, str]] = {
     "VECTOR": VECTOR, "WIDE": WIDE, "CARRYING": CARRYING, "COMPARING": COMPARING, "SCALAR": SCALAR,
-    "OTHER": dict.fromkeys([*_CONTROL, *_BRANCHES, *_LANES, *_MEMORY, "nothing"], "")}
+    "BRANCH": BRANCH, "OTHER": dict.fromkeys([*_CONTROL, *_LANES, *_MEMORY, "nothing"], "")}
 NUMBERS = {name: number for number, name in enumerate(name for table in _SHAPES.values() for name in table)}
 NAMES = list(NUMBERS)
 ATOMICS = {name: number for number, name in enumerate(ATOMIC)}
@@ -183,10 +185,11 @@ def c_text() -> dict[str, str]:
     bit, scalars = {"BIT": "(in >> l & 1)"}, {"D": "to", "SCC": "scc", "OLD": "read_scalar(w, i, &i->to)"}
     return {
         "numbers.h": f"enum {{ {', '.join(numbers)} }};\n",
-        "vector.inc": cases(VECTOR, "EACH_LANE result[l] = {}", lanes, bit | {"D": "d[l]"}),
+        "vector.inc": cases(VECTOR, "EACH_LANE result[l] = {}", lanes, bit | {"D": "d[l]"})
+        + cases(CARRYING, f"EACH_LANE {{{{ {wide} bits |= (to >> 32 & 1) << l; }}}}", lanes, bit)
+        + cases(COMPARING, "EACH_LANE bits |= (u64)(({}) != 0) << l", lanes, {}),
         "wide.inc": cases(WIDE, f"EACH_LANE {{{{ {wide} high[l] = (u32)(to >> 32); }}}}", words, {}),
-        "carrying.inc": cases(CARRYING, f"EACH_LANE {{{{ {wide} bits |= (to >> 32 & 1) << l; }}}}", lanes, bit),
-        "comparing.inc": cases(COMPARING, "EACH_LANE bits |= (u64)(({}) != 0) << l", lanes, {}),
         "scalar.inc": cases(SCALAR, "{{ {}; }}", ("first", "second"), scalars),
+        "branch.inc": "".join(f"case OP_{name}: return {text};\n" for name, text in BRANCH.items()),
         "atomic.inc": "".join(f"case {number}: return {ATOMIC[name]};\n" for name, number in ATOMICS.items()),
     }

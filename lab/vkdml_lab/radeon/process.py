@@ -7,17 +7,7 @@ import os
 from collections.abc import Iterator
 from functools import cache
 
-from vkdml_lab.radeon.structures import FINDINGS, NOTED, SETTINGS, Instruction
-
-
-class Program(ctypes.Structure):
-    """A program for the code at an address; its instructions may be changed while nothing is executed."""
-
-
-Program._fields_ = [
-    ("next", ctypes.POINTER(Program)), ("va", ctypes.c_uint64),
-    *((name, ctypes.c_uint32) for name in ("wave", "bytes", "number", "count", "registers")),
-    ("code", ctypes.c_void_p), ("instructions", ctypes.POINTER(Instruction))]
+from vkdml_lab.radeon.structures import FINDINGS, NOTED, SETTINGS, Program
 
 
 @cache

@@ -10,7 +10,6 @@ import struct
 import threading
 from collections import Counter
 from ctypes import sizeof
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from vkdml_lab.radeon import decoder, disassembler, instructions, structures
@@ -22,23 +21,25 @@ _NUMBERS = struct.Struct("III")
 _MODULES = b"".join(Path(str(module.__file__)).read_bytes() for module in (decoder, disassembler, instructions, structures))
 
 
-@dataclass
-class Server:
-    """libraries: the folder with LLVM's. programs: where decoded ones are kept."""
+class Server(socketserver.ThreadingUnixStreamServer):
+    """Serves in threads, until the process ends. name: of an abstract socket, which leaves no file. libraries: the folder with
+    LLVM's. programs: where decoded ones are kept.
+    """
 
-    chip: str
-    libraries: Path
-    programs: Path
-    lines: list[dict[int, str]] = field(default_factory=list)  # of each program by its number
-    totals: Counter[str] = field(default_factory=Counter)
-    findings: Counter[tuple[str, str]] = field(default_factory=Counter)  # by kind and where
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    daemon_threads = True
+
+    def __init__(self, name: str, chip: str, libraries: Path, programs: Path) -> None:
+        super().__init__(f"\0{name}", _Connection)
+        self.chip, self.libraries, self.programs = chip, libraries, programs
+        self.lines: list[dict[int, str]] = []  # of each program by its number
+        self.totals, self.findings = Counter[str](), Counter[tuple[str, str]]()  # findings: by kind and where
+        self.lock = threading.Lock()
+        threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def decode(self, code: bytes, wave: int) -> bytes:
         """The answer for a program: no instructions where it is refused, which is a finding."""
         path = self.programs / hashlib.sha256(b"".join([code, _MODULES, f"{self.chip} {wave}".encode()])).hexdigest()
-        lines: list[disassembler.Line] = []
-        packed, registers = b"", 0
+        lines, packed, registers = list[tuple[int, str]](), b"", 0
         try:
             if not path.exists():
                 lines = disassembler.lines(self.libraries, self.chip, code, wave)
@@ -50,7 +51,7 @@ class Server:
             lines, packed, registers = pickle.loads(path.read_bytes())
         except decoder.Refused as refused:
             self.findings["REFUSED", str(refused)] += 1
-        self.lines.append({pc: text for pc, text, _ in lines})
+        self.lines.append(dict(lines))
         return _NUMBERS.pack(len(self.lines) - 1, len(packed) // sizeof(Instruction), registers) + packed
 
     def add(self, report: Report) -> None:
@@ -80,32 +81,15 @@ class Server:
         return "\n".join(said)
 
 
-class _Connection(socketserver.BaseRequestHandler):
-    server: Listener
+class _Connection(socketserver.StreamRequestHandler):
+    server: Server
 
     def handle(self) -> None:
-        while len(header := self._bytes(_NUMBERS.size)) == _NUMBERS.size:
+        while len(header := self.rfile.read(_NUMBERS.size)) == _NUMBERS.size:
             kind, wave, length = _NUMBERS.unpack(header)
-            data, state = self._bytes(length), self.server.state
-            with state.lock:
+            data = self.rfile.read(length)
+            with self.server.lock:
                 if kind == _REPORT:
-                    state.add(Report.from_buffer_copy(data))
+                    self.server.add(Report.from_buffer_copy(data))
                 else:
-                    self.request.sendall(state.decode(data, wave))
-
-    def _bytes(self, count: int) -> bytes:
-        data = b""
-        while len(data) < count and (part := self.request.recv(count - len(data))):
-            data += part
-        return data
-
-
-class Listener(socketserver.ThreadingUnixStreamServer):
-    """Serves in threads, until the process ends. name: of an abstract socket, which leaves no file."""
-
-    daemon_threads = True
-
-    def __init__(self, name: str, state: Server) -> None:
-        self.state = state
-        super().__init__(f"\0{name}", _Connection)
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+                    self.wfile.write(self.server.decode(data, wave))

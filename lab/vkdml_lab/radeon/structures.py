@@ -9,14 +9,15 @@ from typing import Any
 
 KINDS_OF_OPERANDS = ["NONE", "VECTOR", "SCALAR", "CONSTANT"]
 NONE, VECTOR, SCALAR, CONSTANT = range(4)
-VCC, NULL, M0, EXEC, SCC = 106, 124, 125, 126, 253  # scalar registers with names, by their numbers in the machine code
-# How an operand is read. HIGH, WORD and BYTE select bits, ODD the second byte of what HIGH left. HALF: a float16 of v_fma_mix
-MODIFIERS = {name: 1 << bit for bit, name in enumerate(["NEG", "ABS", "HIGH", "HALF", "WORD", "BYTE", "ODD"])}
-# Of a vector instruction's result, then of an access to memory
+# Scalar registers with names: their numbers in the machine code, and words
+NAMED = {"vcc": (106, 2), "vcc_lo": (106, 1), "vcc_hi": (107, 1), "null": (124, 1), "m0": (125, 1), "exec": (126, 2),
+         "exec_lo": (126, 1), "exec_hi": (127, 1), "scc": (253, 1), "src_scc": (253, 1)}
+# How an operand is read. HALF: it is a float16, and a float32 in between
+MODIFIERS = {name: 1 << bit for bit, name in enumerate(["NEG", "ABS", "HALF"])}
+# Of a vector instruction's result, then of an access to memory. KEEPS: the bits beside those that it writes
 FLAGS = {name: 1 << bit for bit, name in enumerate([
-    "CLAMP", "CLAMP_HALF", "TIMES2", "TIMES4", "HALVED", "TO_LOW", "TO_HIGH", "KEEPS", "DUAL", "SETS_EXEC", "GLC",
-    "OFFEN", "TWO", "SIGNED", "D16", "D16_HIGH"])}
-# What may be wrong beside numbers; the texts are shown
+    "CLAMP", "TIMES2", "TIMES4", "HALVED", "KEEPS", "DUAL", "SETS_EXEC", "GLC", "TWO", "SIGNED"])}
+# What may be wrong beside numbers; the texts are shown. The last three end a dispatch
 FINDINGS = {
     "EARLY_READ": "a register is read before its load is waited for",
     "EARLY_WRITE": "a register is written before its load is waited for",
@@ -49,9 +50,9 @@ SETTINGS = {"seed": 1, "late": 1, "caches": 1, "inexact": 1, "resident": 1024, "
 
 
 class Operand(ctypes.Structure):
-    """words: of 32 bits, from register `reg` on. value: of a constant."""
+    """words: of 32 bits, from register `reg` on. value: of a constant. bits: how many are used from bit `shift` on; 0: all."""
 
-    _fields_ = [*((name, c_uint8) for name in ("kind", "reg", "words", "modifiers")), ("value", c_uint32)]
+    _fields_ = [("value", c_uint32), *((name, c_uint8) for name in ("kind", "reg", "words", "modifiers", "shift", "bits"))]
 
 
 class Instruction(ctypes.Structure):
@@ -67,33 +68,46 @@ class Instruction(ctypes.Structure):
                 *((name, c_uint64) for name in ("runs", "loaded", "passed")), ("waited", c_uint64 * 2), ("ahead", c_uint64 * 2)]
 
 
+class Program(ctypes.Structure):
+    """A program as it was decoded for the code at an address (va). registers: the most that it names. Its instructions may be
+    changed while nothing is executed.
+    """
+
+
+Program._fields_ = [("next", ctypes.POINTER(Program)), ("va", c_uint64),
+                    *((name, c_uint32) for name in ("wave", "bytes", "number", "count", "registers")),
+                    ("code", ctypes.POINTER(c_uint8)), ("instructions", ctypes.POINTER(Instruction))]
+
+
 class Found(ctypes.Structure):
     """A finding: its number in FINDINGS, where, and how often. detail: an address or a register."""
 
-    _fields_ = [("kind", c_uint32), ("pc", c_int32), ("group", c_uint32), ("count", c_uint32), ("detail", c_uint64)]
+    _fields_ = [("kind", c_uint32), ("pc", c_int32), ("count", c_uint64), ("detail", c_uint64)]
 
 
 class Report(ctypes.Structure):
-    """A dispatch that has ended. program: as the server numbered it."""
+    """A dispatch that has ended. program: as the server numbered it. kinds: of findings, as bits."""
 
-    _fields_ = [("program", c_uint32), ("found_count", c_uint32), ("executed", c_uint64), ("nanoseconds", c_uint64),
-                ("found", Found * MOST_FOUND)]
+    _fields_ = [("program", c_uint32), ("found_count", c_uint32), ("kinds", c_uint64), ("executed", c_uint64),
+                ("nanoseconds", c_uint64), ("found", Found * MOST_FOUND)]
 
 
 def c_text() -> str:
     """The C of all that is above."""
-    def member(name: str, kind: Any) -> str:
-        length = getattr(kind, "_length_", None)
-        names = {c_uint8: "uint8_t", c_uint16: "uint16_t", c_uint32: "uint32_t", c_int32: "int32_t", c_uint64: "uint64_t"}
-        element = kind._type_ if length else kind
-        return f"{names.get(element, element.__name__)} {name}{f'[{length}]' if length else ''};"
+    names = {c_uint8: "u8", c_uint16: "u16", c_uint32: "u32", c_int32: "i32", c_uint64: "u64"}
 
-    registers = {"VCC": VCC, "NULL_REG": NULL, "EXEC": EXEC, "SCC_REG": SCC, "MOST_FOUND": MOST_FOUND}
-    lines = [f"enum {{ {', '.join(names)} }};" for names in (KINDS_OF_OPERANDS, FINDINGS)]
-    for row in (registers, MODIFIERS, FLAGS):
-        lines.append(f"enum {{ {', '.join(f'{name} = {value}' for name, value in row.items())} }};")
+    def member(name: str, kind: Any) -> str:
+        length, is_pointer = getattr(kind, "_length_", None), hasattr(kind, "contents")
+        element = kind._type_ if length or is_pointer else kind
+        return f"{names.get(element, element.__name__)} {'*' * is_pointer}{name}{f'[{length}]' if length else ''};"
+
+    registers = {f"{name.upper()}_REG": register for name, (register, _) in NAMED.items()}
+    numbers = {"MOST_FOUND": MOST_FOUND, **MODIFIERS, **FLAGS, **registers}
+    lines = [f"enum {{ {', '.join(row)} }};" for row in (KINDS_OF_OPERANDS, FINDINGS)]
+    lines.append(f"enum {{ {', '.join(f'{name} = {value}' for name, value in numbers.items())} }};")
     lines.append(f"static struct {{ long {', '.join(SETTINGS)}; }} settings = {{ {', '.join(map(str, SETTINGS.values()))} }};")
     lines.append(f"static const char *const SETTINGS[] = {{ {', '.join(json.dumps(name.upper()) for name in SETTINGS)} }};")
-    for one in (Operand, Instruction, Found, Report):
-        lines.append(f"typedef struct {{ {' '.join(member(*field[:2]) for field in one._fields_)} }} {one.__name__};")
+    for one in (Operand, Instruction, Program, Found, Report):
+        members = " ".join(member(*field[:2]) for field in one._fields_)
+        lines.append(f"typedef struct {one.__name__} {one.__name__}; struct {one.__name__} {{ {members} }};")
     return "\n".join(lines)

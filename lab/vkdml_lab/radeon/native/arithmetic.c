@@ -41,7 +41,6 @@ static inline float median(float a, float b, float c) {
 }
 static inline float fraction(float f) { return f - floorf(f) < 1 ? f - floorf(f) : f != f ? f : 0x1.fffffep-1f; }  // below 1
 static inline float clamped(float f) { return f > 0 ? smaller(f, 1) : 0; }  // NaN becomes 0: DX10_CLAMP, which the driver sets
-static inline float clamped_if(Instruction *i, float f) { return i->flags & CLAMP_HALF ? clamped(f) : f; }
 
 // A function's result. The guide allows 1 ulp: inexact, it is sometimes the other float beside the true value
 static inline float inexact(double value, u32 argument) {
@@ -57,8 +56,10 @@ static inline u32 to_signed(float f) { return f != f ? 0 : f >= 0x1p31f ? 0x7fff
 static inline float from_half(u32 half) { return _cvtsh_ss((u16)half); }
 static inline u32 to_half(float f) { return _cvtss_sh(f, _MM_FROUND_TO_NEAREST_INT); }
 static inline u32 to_half_toward_zero(float f) { return _cvtss_sh(f, _MM_FROUND_TO_ZERO); }
-static inline u32 half_of(Instruction *i, u32 old, u32 half) {  // of a register the half that is written
-    return i->to.modifiers & HIGH ? (old & 0xffff) | half << 16 : (old & 0xffff0000) | (half & 0xffff);
+static inline u32 mask_of(const Operand *o) { return o->bits ? (1u << o->bits) - 1 : ~0u; }
+static inline u32 placed(const Instruction *i, u32 old, u32 word) {  // a result in its part of a register
+    const u32 mask = mask_of(&i->to);
+    return (word & mask) << i->to.shift | (i->flags & KEEPS ? old & ~(mask << i->to.shift) : 0);
 }
 
 // "V_CMP_CLASS_F32": the bit of a number's class: signaling and quiet NaN, then from -infinity to +infinity

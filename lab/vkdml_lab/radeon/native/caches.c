@@ -2,15 +2,16 @@
 // store; so a read that only luck kept from being stale is found too.
 enum { MOST_CORES = 2048 };
 typedef struct { u64 line, filled; u8 data[LINE_BYTES]; } Line;
-static Line (*lines)[LINES];                    // of each core
+static Line lines[MOST_CORES][LINES];           // of each core
 static u64 cleaned[MOST_CORES];                 // when each core's cache was invalidated last
 static u64 all_cleaned, scalars_cleaned;        // the same of all cores, and of the caches of scalars
 
 static inline u64 cleaned_at(int core) { return cleaned[core] > all_cleaned ? cleaned[core] : all_cleaned; }
 
 static Range *memory_at(const Wave *w, Instruction *i, u64 va, u64 bytes) {
-    Range *range = range_of(va, bytes);
-    if (!range) found(w, FAULT, i, va);
+    const int shared = i && is_shared(i);
+    Range *range = !shared ? range_of(va, bytes) : va + bytes <= w->group->lds.size ? &w->group->lds : NULL;
+    if (!range) found(shared ? OUTSIDE_LDS : FAULT, i, va);
     return range;
 }
 
@@ -22,7 +23,8 @@ static int look(Wave *w, Instruction *i, u64 va, View *view) {
     if (view->line == number && view->from) return 1;
     view->range = memory_at(w, i, va, 4), view->line = number, view->from = NULL;
     if (!view->range) return 0;
-    const u8 *memory = view->range->host + (number * LINE_BYTES - view->range->va);
+    const u8 *memory = view->from = view->range->host + (number * LINE_BYTES - view->range->va);
+    if (is_shared(i) || i->op == OP_scalar_load) return 1;
     Line *kept = &lines[w->core][number % LINES];
     const int is_kept = kept->line == number && kept->filled >= cleaned_at(w->core);
     view->from = kept->data;
@@ -37,55 +39,35 @@ static int look(Wave *w, Instruction *i, u64 va, View *view) {
     return 1;
 }
 
-static inline void check_stale(const Wave *w, Instruction *i, u64 va, u64 written, int core, u64 clean) {
-    const u64 when = written >> TIME;
-    const int by_another = when <= began || (int)(written >> (PLACE + 5) & 2047) != core;
-    if (when > clean && by_another && settings.caches && !gave_up) found(w, STALE, i, va);
-}
-
 static inline u32 load(Wave *w, Instruction *i, u64 stamp, u64 va, View *view) {
     u32 word = 0;
-    if (!look(w, i, va, view)) return 0xdeadbeef;
+    if (!look(w, i, va, view)) return 0;
     memcpy(&word, view->from + va % LINE_BYTES, i->size);
     Word *used = &view->range->words[(va - view->range->va) / 4];
-    if (used->written) check_stale(w, i, va, used->written, w->core, i->flags & GLC ? ~0ull : cleaned_at(w->core));
-    if (touch(w, i, va, used, 0, stamp_at(stamp, va, i->size))) word = 0x7fc00000 ^ draw();
+    const int scalar = i->op == OP_scalar_load, core = scalar ? -1 : w->core;
+    const u64 when = used->written >> TIME, clean = scalar ? scalars_cleaned : i->flags & GLC ? ~0ull : cleaned_at(core);
+    const int by_another = when <= began || (int)(used->written >> (PLACE + 5) & 2047) != core;
+    if (is_shared(i) && !used->written) found(UNWRITTEN_LDS, i, va);
+    if (!is_shared(i) && when > clean && by_another && settings.caches && !gave_up) found(STALE, i, va);
+    if (scalar) check_race(w, i, va, used->written, STORES, BYTES);
+    else if (touch(w, i, va, used, 0, stamp_at(stamp, va, i->size))) word = 0x7fc00000 ^ draw();
     i->loaded += i->size;
     return word;
 }
 
-static u32 load_scalar(Wave *w, Instruction *i, u64 va) {
-    const Range *range = memory_at(w, i, va, 4);
-    if (!range) return 0xdeadbeef;
-    const u64 written = range->words[(va - range->va) / 4].written;
-    check_stale(w, i, va, written, -1, scalars_cleaned);
-    check_race(w, i, va, written, STORES, BYTES);
-    i->loaded += 4;
-    return *(u32 *)(range->host + (va - range->va));
-}
-
-static u8 *to_store(Wave *w, Instruction *i, u64 stamp, u64 va) {
-    Range *range = memory_at(w, i, va, i->size);
-    if (!range) return NULL;
-    touch(w, i, va, &range->words[(va - range->va) / 4], 1, stamp_at(stamp, va, i->size));
-    return range->host + (va - range->va);
-}
-
-static void store(Wave *w, Instruction *i, u64 stamp, u64 va, u32 word) {
-    u8 *memory = to_store(w, i, stamp, va);
-    Line *kept = &lines[w->core][va / LINE_BYTES % LINES];
-    if (memory) memcpy(memory, &word, i->size);
-    if (kept->line == va / LINE_BYTES) memcpy(kept->data + va % LINE_BYTES, &word, i->size);
-}
-
-// An atomic: done where memory is. Returns the old word
-static u32 exchange(Wave *w, Instruction *i, u64 stamp, u64 va, u32 with) {
-    u8 *memory = to_store(w, i, stamp, va);
+// A store or, done where memory is, an atomic. Returns the old word
+static u32 store(Wave *w, Instruction *i, u64 stamp, u64 va, u32 word) {
+    const Range *range = memory_at(w, i, va, i->size);
     Line *kept = &lines[w->core][va / LINE_BYTES % LINES];
     u32 old = 0;
-    if (!memory) return 0;
-    memcpy(&old, memory, 4);
-    memcpy(memory, &(u32){atomic_of(i->immediate[1], old, with)}, 4);
-    if (kept->line == va / LINE_BYTES) kept->line = 0;
+    if (!range) return 0;
+    u8 *memory = range->host + (va - range->va);
+    touch(w, i, va, &range->words[(va - range->va) / 4], 1, stamp_at(stamp, va, i->size));
+    memcpy(&old, memory, i->size);
+    if (is_atomic(i)) word = atomic_of(i->immediate[1], old, word);
+    memcpy(memory, &word, i->size);
+    if (is_shared(i) || kept->line != va / LINE_BYTES) return old;
+    if (is_atomic(i)) kept->line = 0;
+    else memcpy(kept->data + va % LINE_BYTES, &word, i->size);
     return old;
 }

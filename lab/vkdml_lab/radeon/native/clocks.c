@@ -55,6 +55,7 @@ static void meet_at_barrier(Group *group) {
     for (Wave *w = group->waves; w < group->waves + group->wave_count; w++) {
         find_over(w, 1, w->ordered), find_over(w, 0, w->over);
         if (w->clock) join(&group->clock, w->clock), free(w->clock), w->clock = NULL;
+        if (w->state == AT_BARRIER) w->state = RUNS;
     }
 }
 
@@ -111,7 +112,7 @@ static int check_race(const Wave *w, Instruction *i, u64 at, u64 earlier, int ki
     if (!(earlier & mine & BYTES) || (is_over && when <= settled)) return 0;
     if (!is_over && (earlier & mine & COHERENT || is_before(w, earlier, kind))) return 0;
     if (!is_over && (gave_up || (either & COHERENT && is_in_flags(at)))) return 0;
-    found(w, is_over ? UNORDERED : kind == SHARED ? LDS_RACE : either & LONE ? NOISE : RACE, i, at);
+    found(is_over ? UNORDERED : kind == SHARED ? LDS_RACE : either & LONE ? NOISE : RACE, i, at);
     return 1;
 }
 
@@ -130,8 +131,12 @@ static inline int touch(const Wave *w, Instruction *i, u64 at, Word *word, int w
     return races;
 }
 
-static void forget_clocks(void) {  // at the end of a dispatch
+static void forget(void) {  // at the end of a dispatch: clocks, and what waves that did not end have under way
     for (int n = 0; n < RELEASED; n++) free(released[n]), released[n] = NULL;
-    for (u32 n = 0; n < wave_count; n++) free(all_waves[n].clock);
+    for (Wave *w = all_waves; w < all_waves + wave_count; w++) {
+        for (Queue *q = w->queues; q < w->queues + QUEUES; q++) while (q->count) free(q->of[--q->count]);
+        free(w->clock);
+        if (!w->index) free(w->group->clock);
+    }
     began = now, has_released = looked_count = gave_up = 0;
 }

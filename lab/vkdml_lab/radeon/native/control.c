@@ -6,9 +6,10 @@ PUBLIC void radeon_set(int number, long value) {
     if (number == 0) random_state = 88172645463325252ull ^ (u64)value * 0x9e3779b97f4a7c15ull, draw(), draw();
 }
 
-__attribute__((constructor)) static void read_environment(void) {  // VKDML_RADEON_SEED=1 and so on
+__attribute__((constructor)) static void load_library(void) {
+    if (getenv("VKDML_RADEON")) pthread_atfork(before_fork, in_parent, in_child);
     for (int n = 0; n < (int)(sizeof SETTINGS / sizeof *SETTINGS); n++) {
-        char name[64];
+        char name[64];  // VKDML_RADEON_SEED and so on
         snprintf(name, sizeof name, "VKDML_RADEON_%s", SETTINGS[n]);
         if (getenv(name)) radeon_set(n, atol(getenv(name)));
     }

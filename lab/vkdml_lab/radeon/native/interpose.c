@@ -6,32 +6,32 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
-enum { GEM_CLOSE = 0x09, GET_CAP = 0x0c, CREATE = 0x40, MMAP = 0x41, SUBMIT = 0x44, VA = 0x48, SYNC_CREATE = 0xbf, SYNC_DESTROY = 0xc0,
-       SYNC_WAIT = 0xc3, SYNC_RESET = 0xc4, SYNC_SIGNAL = 0xc5, MAPS = 1, REPLACES = 4,
-       ADDFB2_MODIFIERS = 0x10 };
+enum { GEM_CLOSE = 0x09, GET_CAP = 0x0c, CREATE = 0x40, MMAP = 0x41, SUBMIT = 0x44, VA = 0x48, SYNC_CREATE = 0xbf,
+       SYNC_DESTROY = 0xc0, SYNC_WAIT = 0xc3, SYNC_SIGNAL = 0xc5, MAPS = 1, REPLACES = 4, ADDFB2_MODIFIERS = 0x10 };
 enum { CHUNK_COMMANDS = 1, CHUNK_SIGNAL = 9, WAIT_ALL = 1, MOST = 1 << 16, RING = 1024, MOST_FILES = 1024 };
 #define SHIM_FILE "/memfd:shim mem"
+#define NEVER ~0ull
 #define MOST_BYTES (3ull << 30)  // the shim has one more, and no way to say that there is none left
 
 // The kernel's structures (amdgpu_drm.h, drm.h), as far as they are looked at
 typedef struct { u64 size, alignment, domains, flags; } Create;           // answers with the handle
 typedef struct { u32 handle, pad, operation, flags; u64 address, offset, size; } Mapping;
-typedef struct { u32 context, list, chunks, flags; u64 *at; } Submission; // answers with its number
-typedef struct { u32 id, words; u64 data; } Chunk;
+typedef struct { u32 id, words; void *data; } Chunk;
+typedef struct { u32 context, list, chunks, flags; Chunk **at; } Submission;  // answers with its number
 typedef struct { u32 pad, flags; u64 va; u32 bytes, type, instance, ring; } Commands;
 typedef struct { u32 handle, flags; u64 point; } Signal;
-typedef struct { u64 handles; i64 until; u32 count, flags, first; } Wait;
-typedef struct { u64 handles; u32 count; } Handles;
+typedef struct { u32 *handles; i64 until; u32 count, flags, first; } Wait;
+typedef struct { u32 *handles, count; } Handles;
 
 static struct { u8 *host; u64 size; } buffers[MOST];
 static u64 allocated;                              // bytes of all buffers, of which there are MOST_BYTES
 static Range ranges[MOST];
 static int range_count, has_thread;
-static struct { u8 exists, is_signaled; u64 submission; } syncs[MOST];  // signaled when that submission is over, or at once
+static struct { u8 exists; u64 submission; } syncs[MOST];  // signaled when that submission is over: 0 was, NEVER is not made
 static u64 submissions, over;                      // numbers of the last that came, and of the last that was executed
-static struct { u64 va, bytes; } waiting[RING];    // of each submission the commands
+static Commands waiting[RING];                     // of each submission
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
 static Range *range_of(u64 va, u64 bytes) {
     static __thread int last;
@@ -73,30 +73,15 @@ static void before_fork(void) { pthread_mutex_lock(&lock); }  // so that no othe
 static void in_parent(void) { pthread_mutex_unlock(&lock); }
 
 static void in_child(void) {  // the thread is not in it; what was submitted before is the parent's
-    pthread_mutex_init(&lock, NULL);
+    pthread_mutex_init(&lock, NULL), pthread_cond_init(&changed, NULL);
     if (connection >= 0) close(connection);
     has_thread = 0, connection = -1, over = submissions;
     renew_memory();
 }
 
-__attribute__((constructor)) static void expect_forks(void) {
-    if (getenv("VKDML_RADEON")) pthread_atfork(before_fork, in_parent, in_child);
-}
-
-static void start(void) {
-    pthread_condattr_t monotonic;
-    pthread_t thread;
-    if (has_thread) return;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&changed, &monotonic);
-    lines = lines ? lines : calloc(MOST_CORES, sizeof *lines);
-    has_thread = !pthread_create(&thread, NULL, executes, NULL);
-}
-
 static int wait_change(i64 until) {  // 0 when the time is over
     const struct timespec t = {until / 1000000000, until % 1000000000};
-    return until >= INT64_MAX / 2 ? !pthread_cond_wait(&changed, &lock) : pthread_cond_timedwait(&changed, &lock, &t) != ETIMEDOUT;
+    return pthread_cond_clockwait(&changed, &lock, CLOCK_MONOTONIC, &t) != ETIMEDOUT;
 }
 
 static void wait_until_idle(void) {
@@ -104,13 +89,10 @@ static void wait_until_idle(void) {
 }
 
 static int wait_for(Wait *wait) {
-    const u32 *handles = (u32 *)(uintptr_t)wait->handles;
     do {
         u32 done = 0;
-        for (u32 n = 0; n < wait->count; n++) {
-            const u64 submission = syncs[handles[n] % MOST].submission;
-            if (syncs[handles[n] % MOST].is_signaled || (submission && submission <= over)) wait->first = n, done++;
-        }
+        for (u32 n = 0; n < wait->count; n++)
+            if (syncs[wait->handles[n] % MOST].submission <= over) wait->first = n, done++;
         if (done == wait->count || (done && !(wait->flags & WAIT_ALL))) return 0;
     } while (wait_change(wait->until));
     errno = ETIME;
@@ -124,30 +106,27 @@ static int sync_call(u32 number, void *argument) {
     if (number == SYNC_WAIT) return wait_for(argument);
     if (number == SYNC_CREATE) {
         do made = made % (MOST - 1) + 1; while (syncs[made].exists);
-        syncs[made].exists = 1, syncs[made].is_signaled = words[1] & 1, syncs[made].submission = 0;
+        syncs[made].exists = 1, syncs[made].submission = words[1] & 1 ? 0 : NEVER;
         words[0] = made;
     } else if (number == SYNC_DESTROY)
         syncs[words[0] % MOST].exists = 0;
     else
-        for (u32 n = 0; n < h->count; n++) {
-            const u32 handle = ((u32 *)(uintptr_t)h->handles)[n] % MOST;
-            syncs[handle].is_signaled = number == SYNC_SIGNAL, syncs[handle].submission = 0;
-        }
+        for (u32 n = 0; n < h->count; n++)
+            syncs[h->handles[n] % MOST].submission = number == SYNC_SIGNAL ? 0 : NEVER;
     pthread_cond_broadcast(&changed);
     return 0;
 }
 
 static void submit(Submission *s) {
     for (u32 n = 0; n < s->chunks; n++) {  // the commands stand first
-        const Chunk *chunk = (Chunk *)(uintptr_t)s->at[n];
-        const Commands *commands = (Commands *)(uintptr_t)chunk->data;
-        const Signal *signals = (Signal *)(uintptr_t)chunk->data;
+        const Chunk *chunk = s->at[n];
+        const Signal *signals = chunk->data;
         if (chunk->id == CHUNK_COMMANDS) {
             while (submissions - over == RING) wait_change(INT64_MAX);
-            waiting[submissions % RING].va = commands->va, waiting[submissions++ % RING].bytes = commands->bytes;
+            waiting[submissions++ % RING] = *(Commands *)chunk->data;
         }
         for (u32 k = 0; chunk->id == CHUNK_SIGNAL && k < chunk->words * 4 / sizeof *signals; k++)
-            syncs[signals[k].handle % MOST].is_signaled = 0, syncs[signals[k].handle % MOST].submission = submissions;
+            syncs[signals[k].handle % MOST].submission = submissions;
     }
     *(u64 *)s = submissions;
     pthread_cond_broadcast(&changed);
@@ -157,14 +136,13 @@ typedef int Call(int, unsigned long, ...);
 
 static void map(int fd, const Mapping *m, Call *next) {
     const u64 size = m->handle < MOST ? buffers[m->handle].size : 0;
-    union { u32 handle; u64 offset; } argument = {.offset = 0};
-    argument.handle = m->handle;
+    u64 at = m->handle;  // the kernel takes the handle, and answers with the offset in the file
     if (!size || range_count == MOST) return;
     if (!buffers[m->handle].host) {
-        if (next(fd, _IOWR('d', MMAP, argument), &argument)) return;
-        buffers[m->handle].host = mmap64(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off64_t)argument.offset);
+        if (next(fd, _IOWR('d', MMAP, at), &at)) return;
+        buffers[m->handle].host = mmap64(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off64_t)at);
     }
-    Word *words = mmap(NULL, m->size / 4 * sizeof *words, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    Word *words = reserve(m->size / 4 * sizeof *words);
     if (buffers[m->handle].host != MAP_FAILED && words != MAP_FAILED)
         ranges[range_count++] = (Range){m->address & ADDRESS, m->size, buffers[m->handle].host + m->offset, words};
 }
@@ -189,7 +167,8 @@ static void close_buffer(u32 handle) {
 static int locked_call(int fd, unsigned long kind, void *argument, Call *next) {
     const u32 number = _IOC_NR(kind);
     const u64 size = number == CREATE ? ((Create *)argument)->size : 0;
-    start();
+    pthread_t thread;
+    if (!has_thread) has_thread = !pthread_create(&thread, NULL, executes, NULL);
     if (number == GET_CAP && *(u64 *)argument == ADDFB2_MODIFIERS) return ((u64 *)argument)[1] = 0;  // the shim would print
     if (number >= SYNC_CREATE && number <= SYNC_SIGNAL) return sync_call(number, argument);
     if (number == GEM_CLOSE) close_buffer(*(u32 *)argument);

@@ -2,53 +2,36 @@
 // kind come back in their order, scalar loads in any; stores are done in any order but to the same words.
 static int is_time(void) { return !settings.late || (settings.late == 1 && draw() & 1); }
 
-static void do_shared(Wave *w, Pending *p, int l, u32 k) {
-    Instruction *i = p->i;
-    const u32 half = i->flags & TWO ? p->words / 2 : p->words;
-    const u32 at = (u32)p->address[l] + (k < half ? k * 4 : (u32)(i->immediate[1] - i->immediate[0]) + (k - half) * 4);
-    u32 *data = &p->data[k][l];
-    if (i->op == OP_ds_load) *data = 0;
-    if ((u64)at + i->size > w->group->lds_bytes) return found(w, OUTSIDE_LDS, i, at);
-    if (at % i->size) found(w, MISALIGNED, i, at);
-    if (i->op == OP_ds_load && !w->group->words[at / 4].written) found(w, UNWRITTEN_LDS, i, at);
-    touch(w, i, at, &w->group->words[at / 4], i->op != OP_ds_load, stamp_at(p->stamp, at, i->size));
-    u8 *memory = w->group->lds + at;
-    if (i->op == OP_ds_load) memcpy(data, memory, i->size), i->loaded += i->size;
-    else if (i->op == OP_ds_store) memcpy(memory, data, i->size);
-    else *(u32 *)memory = atomic_of(i->immediate[1], *(u32 *)memory, *data);
-}
-
 static void perform(Wave *w, Pending *p) {  // reads or writes memory
     Instruction *i = p->i;
     View view = {0};
     if (p->stamp) return;
     set_time(w, p);
-    for (u32 k = 0; i->op == OP_scalar_load && k < p->words; k++)
-        p->data[0][k] = p->address[k] ? load_scalar(w, i, p->address[k]) : 0;
     const Queue *shared = &w->queues[SHARED];
-    for (int n = 0; is_shared(p->i) && n < shared->count && shared->of[n] != p; n++)  // in their order
+    for (int n = 0; is_shared(i) && n < shared->count && shared->of[n] != p; n++)  // in their order
         if (is_shared(shared->of[n]->i)) perform(w, shared->of[n]);
+    const u32 half = i->flags & TWO ? p->words / 2 : p->words;  // of words behind the first address
     for (int l = 0; l < w->width; l++)
-        for (u32 k = 0; p->mask >> l & 1 && k < p->words; k++)
-            if (is_shared(p->i)) do_shared(w, p, l, k);
-            else if (!p->loads) store(w, i, p->stamp, p->address[l] + 4 * k, p->data[k][l]);
-            else p->data[k][l] = p->address[l] ? load(w, i, p->stamp, p->address[l] + 4 * k, &view) : 0;
+        for (u32 k = 0; p->mask >> l & 1 && k < p->words; k++) {
+            const i64 offset = k < half ? 4 * k : i->immediate[1] - i->immediate[0] + 4ll * (k - half);
+            const u64 va = p->address[l] + offset;
+            if (!p->loads) store(w, i, p->stamp, va, p->data[k][l]);
+            else p->data[k][l] = is_shared(i) || p->address[l] ? load(w, i, p->stamp, va, &view) : 0;
+        }
 }
 
 static void finish(Wave *w, Pending *p) {  // registers get what was loaded
     Instruction *i = p->i;
     if (p->loads) acquire(w, p);
-    for (u32 k = 0, r = i->to.reg; p->loads && k < p->words; k++, r++) {
-        if (i->op == OP_scalar_load) {
-            w->s[r] = p->data[0][k] ^ broken(i, OF_SCALARS), w->scalar_written[r] = 1, w->scalar_due[r]--;
-            continue;
-        }
+    for (u32 k = 0, r = i->to.reg; i->op == OP_scalar_load && k < i->to.words; k++, r++)
+        w->s[r] = p->data[0][k] ^ broken(i, OF_SCALARS), w->scalar_written[r] = 1, w->scalar_due[r]--;
+    for (u32 k = 0, r = i->to.reg; p->loads && i->op != OP_scalar_load && k < p->words; k++, r++) {
         w->written[r] = 1, w->due[r]--;
         for (int l = 0; l < w->width; l++) {
             if (!(p->mask >> l & 1)) continue;
-            u32 word = p->data[k][l] ^ broken(i, OF_LANES), *to = &w->v[r][l];
+            u32 word = p->data[k][l] ^ broken(i, OF_LANES);
             if (i->flags & SIGNED) word = i->size == 1 ? (u32)(i8)word : (u32)(i16)word;
-            *to = i->flags & D16 ? (*to & 0xffff0000) | (word & 0xffff) : i->flags & D16_HIGH ? (*to & 0xffff) | word << 16 : word;
+            w->v[r][l] = placed(i, w->v[r][l], word);
         }
     }
     free(p);
@@ -76,7 +59,7 @@ static u64 wait_until(Wave *w, int kind, int left) {
 
 static int overlap(const Pending *p, const Pending *q) {
     const u64 bytes = p->words > 1 ? 4 * p->words : p->i->size, others = q->words > 1 ? 4 * q->words : q->i->size;
-    for (int l = 0; l < MOST_LANES && p->high > q->low && q->high > p->low; l++)
+    for (int l = 0; l < MOST_LANES; l++)
         for (int m = 0; p->mask >> l & 1 && m < MOST_LANES; m++)
             if (q->mask >> m & 1 && p->address[l] < q->address[m] + others && q->address[m] < p->address[l] + bytes) return 1;
     return 0;
@@ -112,7 +95,7 @@ static Pending *issue(Wave *w, int kind, Instruction *i, u64 lanes, u32 words, i
     if (q->count == MOST_PENDING) wait_until(w, kind, 0);
     Pending *p = malloc(sizeof *p);
     p->i = i, p->mask = lanes, p->words = words, p->loads = loads, p->sent = 0;
-    p->low = ~0ull, p->high = p->stamp = 0, p->issued = w->steps + 1;
+    p->stamp = 0, p->issued = w->steps + 1;
     return q->of[q->count++] = p;
 }
 
@@ -120,12 +103,13 @@ static void scalar_load(Wave *w, Instruction *i) {
     const Operand *base = &i->source[0];
     const u64 va = read_scalar(w, i, base) & ADDRESS, offset = (u64)(i64)i->immediate[0] + read_scalar(w, i, &i->source[1]);
     const u64 limit = base->words == 4 ? w->s[base->reg + 2] : ~0ull;  // of a descriptor
-    Pending *p = issue(w, SHARED, i, 0, i->to.words, 1);
-    for (u32 k = 0, r = i->to.reg; k < p->words; k++, r++) {
+    Pending *p = issue(w, SHARED, i, (1ull << i->to.words) - 1, 1, 1);  // a word in each lane
+    for (u32 k = 0, r = i->to.reg; k < i->to.words; k++, r++) {
         const u64 at = (offset & ~3ull) + 4 * k;
-        if (at + 4 > limit && limit != ~0ull) found(w, OUTSIDE_BUFFER, i, at);
-        p->address[k] = at + 4 <= limit || limit == ~0ull ? (va & ~3ull) + at : 0;
-        if (w->scalar_due[r]++) found(w, EARLY_WRITE, i, 256 + r);
+        const int is_inside = at + 4 <= limit || limit == ~0ull;
+        if (!is_inside) found(OUTSIDE_BUFFER, i, at);
+        p->address[k] = is_inside ? (va & ~3ull) + at : 0;
+        if (w->scalar_due[r]++) found(EARLY_WRITE, i, 256 + r);
         w->s[r] = 0x7fb0dead;
     }
     if (is_time()) perform(w, p);
@@ -139,16 +123,16 @@ static u64 addresses_of(Wave *w, Instruction *i, u64 *address, u32 bytes) {
     const u64 start = shared ? 0 : read_scalar(w, i, base) & ADDRESS, shift = buffer ? (u32)read_scalar(w, i, &i->source[2]) : 0;
     u64 lanes = exec_of(w);
     if (o->kind == VECTOR) check_vector(w, i, o->reg, o->words);
-    if (buffer && w->s[base->reg + 1] >> 16 & 0x3fff) found(w, REFUSED, i, w->s[base->reg + 1]);  // a stride
+    if (buffer && w->s[base->reg + 1] >> 16 & 0x3fff) found(REFUSED, i, w->s[base->reg + 1]);  // a stride
     for (int l = 0; l < w->width; l++) {
         u64 at = o->kind == VECTOR ? low[l] : 0;
         if (global) at = ((o->words == 2 ? (u64)high[l] << 32 : 0) + at + (i64)i->immediate[0]);
         else at = (u32)(at + i->immediate[0]) + shift;
         address[l] = shared ? at : (start + at) & ADDRESS;
         if (!(lanes >> l & 1)) continue;
-        if (!shared && address[l] % align) found(w, MISALIGNED, i, at);
+        if (address[l] % align) found(MISALIGNED, i, at);
         if (!buffer || at + bytes <= w->s[base->reg + 2]) continue;
-        found(w, OUTSIDE_BUFFER, i, at);
+        found(OUTSIDE_BUFFER, i, at);
         address[l] = 0, lanes &= ~(1ull << l);
     }
     return lanes;
@@ -164,9 +148,9 @@ static void scratch(Wave *w, Instruction *i) {
     for (u32 k = 0; k < i->to.words; w->written[i->to.reg + k++] = 1)
         for (int l = 0; l < w->width; l++) {
             const u32 at = (base + (o->kind == VECTOR ? w->v[o->reg][l] : 0)) / 4 + k;
-            u32 *word = w->scratch && at < SCRATCH_WORDS ? &w->scratch[at][l] : NULL, *reg = &w->v[i->to.reg + k][l];
+            u32 *word = at < SCRATCH_WORDS ? &w->scratch[at][l] : NULL, *reg = &w->v[i->to.reg + k][l];
             if (!(exec_of(w) >> l & 1)) continue;
-            if (!word) found(w, OUTSIDE_BUFFER, i, 4 * at);
+            if (!word) found(OUTSIDE_BUFFER, i, 4 * at);
             else if (stores) *word = *reg;
             else *reg = *word;
         }
@@ -174,14 +158,14 @@ static void scratch(Wave *w, Instruction *i) {
 
 static void hold(Wave *w, Pending *p, const Operand *o, u32 first) {  // what is stored
     check_vector(w, p->i, o->reg, o->words);
-    for (u32 k = 0; k < o->words; k++) for (int l = 0; l < MOST_LANES; l++) p->data[first + k][l] = w->v[o->reg + k][l] ^ broken(p->i, OF_LANES);
-    for (int l = 0; p->i->flags & D16_HIGH && l < MOST_LANES; l++) p->data[0][l] >>= 16;
+    for (u32 k = 0; k < o->words; k++)
+        for (int l = 0; l < MOST_LANES; l++) p->data[first + k][l] = (w->v[o->reg + k][l] ^ broken(p->i, OF_LANES)) >> o->shift;
 }
 
 static void expect(Wave *w, Instruction *i, const Queue *other, u64 lanes) {  // garbage until it is waited for
     for (u32 r = i->to.reg; r < (u32)i->to.reg + i->to.words; r++) {
-        if (w->due[r]++ && is_due(w, other, r, lanes)) found(w, EARLY_WRITE, i, r);
-        for (int l = 0; !(i->flags & (D16 | D16_HIGH)) && l < w->width; l++)
+        if (w->due[r]++ && is_due(w, other, r, lanes)) found(EARLY_WRITE, i, r);
+        for (int l = 0; !(i->flags & KEEPS) && l < w->width; l++)
             if (lanes >> l & 1) w->v[r][l] = 0x7fb0dead;
     }
 }
@@ -196,11 +180,6 @@ static void vector_memory(Wave *w, Instruction *i) {
     if (i->op == OP_buffer_load && i->flags & GLC) look_at(read_scalar(w, i, &i->source[1]) & ADDRESS, w->s[i->source[1].reg + 2]);
     Pending *p = issue(w, shared ? SHARED : loads ? LOADS : STORES, i, reads ? lanes : inside, words, loads);
     memcpy(p->address, address, sizeof address);
-    for (int l = 0; l < w->width; l++)
-        if (inside >> l & 1) {
-            if (address[l] < p->low) p->low = address[l];
-            if (address[l] + bytes > p->high) p->high = address[l] + bytes;
-        }
     if (!reads) hold(w, p, &i->to, 0);
     if (i->to2.kind) hold(w, p, &i->to2, i->to.words);
     if (!shared && (loads || atomic)) perform_after(w, p);
@@ -210,7 +189,7 @@ static void vector_memory(Wave *w, Instruction *i) {
         const u32 first = inside ? (u32)address[__builtin_ctzll(inside)] : 0;
         gave_up |= inside && i->immediate[1] == ATOMIC_or_b32 && first == w->s[i->source[1].reg];
         for (int l = 0; l < w->width; l++)
-            if (inside >> l & 1) release(w, address[l]), p->data[0][l] = exchange(w, i, p->stamp, address[l], p->data[0][l]);
+            if (inside >> l & 1) release(w, address[l]), p->data[0][l] = store(w, i, p->stamp, address[l], p->data[0][l]);
     }
     if (loads) expect(w, i, &w->queues[shared ? LOADS : SHARED], lanes);
     if (!atomic && is_time()) {

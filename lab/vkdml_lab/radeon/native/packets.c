@@ -17,29 +17,28 @@ static u64 nanoseconds(void) {
 
 static void refuse(const char *text, u32 value) {
     fprintf(stderr, "vkdml radeon: %s: %#x\n", text, value);
-    found(NULL, REFUSED, NULL, value);
+    found(REFUSED, NULL, value);
 }
 
 static void dispatch(const u32 *groups, u32 initiator) {
     const u32 r1 = sh[RSRC1], r2 = sh[RSRC2], wave = initiator >> 15 & 1 ? 32 : 64, granule = wave == 32 ? 8 : 4;
     Dispatch d = {.wave = wave, .groups = {groups[0], groups[1], groups[2]}, .threads = sh[THREADS] & 0xffff,
                   .lds_bytes = (r2 >> 15 & 511) * 512, .registers = ((r1 & 63) + 1) * granule, .mode = r1 >> 12 & 255,
-                  .wgp = r1 >> 29 & 1, .user_count = r2 >> 1 & 31, .has_group_size = r2 >> 10 & 1, .has_scratch = r2 & 1};
+                  .wgp = r1 >> 29 & 1, .starts_with = r2};
     const u64 start = nanoseconds();
     d.waves = (d.threads + wave - 1) / wave;
-    for (int n = 0; n < 3; n++) d.has_group_id[n] = r2 >> (7 + n) & 1;
     memcpy(d.user, &sh[USER_DATA], sizeof d.user);
     d.program = program_at(((u64)sh[PROGRAM] << 8 | (u64)(sh[PROGRAM + 1] & 0xff) << 40) & ADDRESS, wave);
     if (!groups[0] || !groups[1] || !groups[2]) return;
     if (!d.program || !d.program->count) refuse("no program that is known is at", sh[PROGRAM]);
     else if ((sh[THREADS + 1] & 0xffff) > 1 || (sh[THREADS + 2] & 0xffff) > 1) refuse("a workgroup of several dimensions", sh[THREADS + 1]);
-    else if (d.program->registers > d.registers) found(NULL, OUTSIDE_REGISTERS, NULL, d.registers);
+    else if (d.program->registers > d.registers) found(OUTSIDE_REGISTERS, NULL, d.registers);
     else run_waves(&d);
     report.program = d.program ? d.program->number : ~0u, report.nanoseconds = nanoseconds() - start;
 }
 
 static void send_report(void) {
-    for (u32 n = 0; n < report.found_count; n++) kinds_found |= 1ull << report.found[n].kind;
+    kinds_found |= report.kinds;
     if (report.executed || report.found_count) request(REPORT, 0, &report, sizeof report);
     report = (Report){0};
 }

@@ -17,7 +17,8 @@ typedef uint8_t u8; typedef uint16_t u16; typedef uint32_t u32; typedef uint64_t
 typedef int8_t i8; typedef int16_t i16; typedef int32_t i32; typedef int64_t i64;
 #include "shared.h"
 #include "numbers.h"
-enum { MOST_LANES = 64, MOST_PENDING = 64, LINE_BYTES = 128, LINES = 256, SCALARS = 128, SCRATCH_WORDS = 64 };
+enum { MOST_LANES = 64, MOST_PENDING = 64, LINE_BYTES = 128, LINES = 256, SCALARS = 128, VECTORS = 256, SCRATCH_WORDS = 64,
+       LDS_WORDS = 1 << 14 };
 #define LOW32 0xffffffffull
 #define ADDRESS 0xffffffffffffull   // of a pointer; the rest repeats its highest bit
 
@@ -25,22 +26,13 @@ enum { MOST_LANES = 64, MOST_PENDING = 64, LINE_BYTES = 128, LINES = 256, SCALAR
 typedef struct { u64 written, read, other_read; } Word;
 typedef struct { u64 va, size; u8 *host; Word *words; } Range;  // of the GPU's addresses
 
-// A program as the server decoded it, for the code at an address. registers: the most that it names
-typedef struct Program {
-    struct Program *next;
-    u64 va;
-    u32 wave, bytes, number, count, registers;
-    u8 *code;
-    Instruction *instructions;
-} Program;
-
 // A load, store or atomic under way. stamp: when memory was read or written, and by whom; 0 before. sent: its order among the
 // core's accesses is fixed. issued: the wave's steps until then
 typedef struct {
     Instruction *i;
     u8 loads, sent;
     u32 words;
-    u64 issued, stamp, mask, low, high, address[MOST_LANES];
+    u64 issued, stamp, mask, address[MOST_LANES];
     u32 data[4][MOST_LANES];
 } Pending;
 typedef struct { Pending *of[MOST_PENDING]; int count; } Queue;
@@ -53,20 +45,27 @@ typedef struct Group Group;
 typedef struct {
     Group *group;
     int index, state, pc, width, core, scc;
-    u32 pace, s[SCALARS], (*v)[MOST_LANES];
+    u32 pace, s[SCALARS];
     u64 steps, waited[2], ordered[KINDS], over[KINDS], *clock;
-    u8 scalar_written[SCALARS], scalar_due[SCALARS], written[256], due[256];
+    u8 scalar_written[SCALARS], scalar_due[SCALARS], written[VECTORS], due[VECTORS];
     Queue queues[QUEUES];
-    u32 (*scratch)[MOST_LANES];
+    u32 v[VECTORS][MOST_LANES], scratch[SCRATCH_WORDS][MOST_LANES];  // memory of the system's only where they are used
 } Wave;
 enum { RUNS, AT_BARRIER, OVER };
 
-struct Group { u32 number, lds_bytes; int wave_count; Wave *waves; u8 *lds; Word *words; u64 began, *clock; };  // a workgroup
+struct Group {  // a workgroup. lds: its shared memory, of which the words and what is known of them are below
+    u32 number;
+    int wave_count, core;
+    Wave *waves;
+    u64 began, *clock;
+    Range lds;
+    u32 data[LDS_WORDS];
+    Word words[LDS_WORDS];
+};
 
 typedef struct {
     const Program *program;
-    u32 groups[3], threads, wave, waves, lds_bytes, registers, mode, user[16], user_count, wgp;
-    u8 has_group_id[3], has_group_size, has_scratch;
+    u32 groups[3], threads, wave, waves, lds_bytes, registers, mode, user[16], wgp, starts_with;
 } Dispatch;
 
 static u64 random_state = 88172645463325252ull;
@@ -76,6 +75,10 @@ static inline u32 draw(void) {  // a random number (xorshift)
 }
 static inline float float_of(u32 word) { float f; memcpy(&f, &word, 4); return f; }
 static inline u32 word_of(float f) { u32 word; memcpy(&word, &f, 4); return word; }
+
+static void *reserve(size_t bytes) {  // zeros, which take memory where they are used
+    return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
 
 static Range *range_of(u64 va, u64 bytes);
 #include "arithmetic.c"

@@ -1,16 +1,11 @@
 // The waves of a dispatch: one runs for a few instructions, then another one, in a random order and each at a pace of its own.
 
-static int branches(const Wave *w, u16 op) {
-    const int is_vcc_zero = !(w->s[VCC] | (w->width == 64 ? w->s[VCC + 1] : 0));
-    switch (op) {
-    case OP_s_branch: return 1;
-    case OP_s_cbranch_scc0: return !w->scc;
-    case OP_s_cbranch_scc1: return w->scc;
-    case OP_s_cbranch_vccz: return is_vcc_zero;
-    case OP_s_cbranch_vccnz: return !is_vcc_zero;
-    case OP_s_cbranch_execz: return !exec_of(w);
-    default: return exec_of(w) != 0;
+static int branches(const Wave *w, const Instruction *i) {
+    const int is_vcc_zero = !(w->s[VCC_REG] | (w->width == 64 ? w->s[VCC_REG + 1] : 0)), is_exec_zero = !exec_of(w);
+    switch (i->op) {
+#include "branch.inc"
     }
+    return 0;
 }
 
 // Instructions between lanes and scalars, or across lanes
@@ -80,54 +75,52 @@ static void step(Wave *w, const Dispatch *d) {
         write_vector(w, i, i->to.reg, result);
         write_vector(w, i, i->to.reg + 1, second);
     } else if (i->op <= LAST_COMPARING) {
-        const u64 bits = bits_of(w, i, result);
+        const u64 bits = vector(w, i, result);
         if (i->op <= LAST_CARRYING) write_vector(w, i, i->to.reg, result), write_scalar(w, i, &i->to2, bits);
         else if (i->flags & SETS_EXEC) set_exec(w, bits ^ broken(i, OF_SCALARS));
         else write_scalar(w, i, &i->to, bits);
     } else if (i->op <= LAST_SCALAR)
         scalar(w, i);
-    else if (i->op >= OP_s_branch && i->op <= OP_s_cbranch_execnz)
-        next = branches(w, i->op) ^ (int)broken(i, 1) ? i->target : next;
+    else if (i->op <= LAST_BRANCH)
+        next = branches(w, i) ^ (int)broken(i, 1) ? i->target : next;
     else
         other(w, i, result, second, d);
     w->pc = next;
 }
 
-// A wave as the hardware starts it ("Initial Wave State"); what it does not set is noise that looks like NaN
-static void start_wave(Wave *w, const Dispatch *d, Group *group, int index, int slot) {
-    u32 (*v)[MOST_LANES] = w->v, at = 0;
-    const u32 number = group->number, left = d->threads - index * d->wave;
+// A wave as the hardware starts it ("Initial Wave State"), with what COMPUTE_PGM_RSRC2 asks for in scalar registers. The others
+// are noise that looks like NaN
+static void start_wave(Wave *w, const Dispatch *d, Group *group, int index) {
+    u32 at = 0;
+    const u32 asked = d->starts_with, number = group->number, left = d->threads - index * d->wave;
     const u32 id[3] = {number % d->groups[0], number / d->groups[0] % d->groups[1], number / d->groups[0] / d->groups[1]};
-    *w = (Wave){.v = v, .scratch = w->scratch, .group = group, .index = index, .width = d->wave, .core = 2 * slot + (d->wgp ? index & 1 : 0)};
+    memset(w, 0, offsetof(Wave, v));
+    w->group = group, w->index = index, w->width = d->wave, w->core = group->core + (d->wgp ? index & 1 : 0);
     w->pace = (u32)(1000 * pow(0.05, draw() % 1000 / 1000.0));
     for (u32 r = 0; r < d->registers; r++)
-        for (int l = 0; l < MOST_LANES; l++) v[r][l] = r ? 0x7fc00000 ^ (draw() & 0xffffff) << 3 : index * d->wave + l;
+        for (int l = 0; l < MOST_LANES; l++) w->v[r][l] = r ? 0x7fc00000 ^ (draw() & 0xffffff) << 3 : index * d->wave + l;
     for (int r = 0; r < SCALARS; r++) w->s[r] = draw() * 2654435761u;
-    for (; at < d->user_count; at++) w->s[at] = d->user[at], w->scalar_written[at] = 1;
+    for (; at < (asked >> 1 & 31); at++) w->s[at] = d->user[at], w->scalar_written[at] = 1;
     for (int n = 0; n < 3; n++)
-        if (d->has_group_id[n]) w->s[at] = id[n], w->scalar_written[at++] = 1;
-    if (d->has_group_size) w->s[at] = (u32)!index << 31 | index << 20 | d->waves, w->scalar_written[at++] = 1;
-    if (d->has_scratch) w->s[at] = 0, w->scalar_written[at] = 1;  // where the wave's begins
+        if (asked >> (7 + n) & 1) w->s[at] = id[n], w->scalar_written[at++] = 1;
+    if (asked >> 10 & 1) w->s[at] = (u32)!index << 31 | index << 20 | d->waves, w->scalar_written[at++] = 1;
+    if (asked & 1) w->s[at] = 0, w->scalar_written[at] = 1;  // where the wave's begins
     set_exec(w, left >= d->wave ? (d->wave == 64 ? ~0ull : LOW32) : (1ull << left) - 1);
-    w->scalar_written[EXEC] = w->scalar_written[EXEC + 1] = w->written[0] = 1;
+    w->scalar_written[EXEC_REG] = w->scalar_written[EXEC_REG + 1] = w->written[0] = 1;
 }
 
-static void start_group(Group *group, const Dispatch *d, u32 number, int slot) {
+static void start_group(Group *group, const Dispatch *d, u32 number) {
     free(group->clock);
     group->number = number, group->clock = NULL, group->began = now;
-    for (u32 n = 0; n < d->lds_bytes / 4; n++) ((u32 *)group->lds)[n] = 0x7fc00000 ^ draw(), group->words[n] = (Word){0};
-    for (u32 n = 0; n < d->waves; n++) start_wave(&group->waves[n], d, group, n, slot);
+    for (u32 n = 0; n < d->lds_bytes / 4; n++) group->data[n] = 0x7fc00000 ^ draw(), group->words[n] = (Word){0};
+    for (u32 n = 0; n < d->waves; n++) start_wave(&group->waves[n], d, group, n);
 }
 
 // Waves at a barrier go on when all that have not ended are there. Returns how many have not ended
 static int meet(Group *group) {
     int count[3] = {0};
     for (int n = 0; n < group->wave_count; n++) count[group->waves[n].state]++;
-    if (count[AT_BARRIER] && !count[RUNS]) {
-        meet_at_barrier(group);
-        for (int n = 0; n < group->wave_count; n++)
-            if (group->waves[n].state == AT_BARRIER) group->waves[n].state = RUNS;
-    }
+    if (count[AT_BARRIER] && !count[RUNS]) meet_at_barrier(group);
     return group->wave_count - count[OVER];
 }
 
@@ -139,55 +132,38 @@ static void set_denormals(u32 mode) {  // "MODE": bit 4 keeps those of sources, 
 // Runs all workgroups of a dispatch, at most settings.resident at a time and in a random order
 static void run_waves(const Dispatch *d) {
     static const int bursts[] = {1, 1, 2, 5, 20, 100};
-    const int total = d->groups[0] * d->groups[1] * d->groups[2];
-    const int slots = settings.resident < total ? (int)settings.resident : total, waves = slots * d->waves;
-    const size_t lds_words = d->lds_bytes / 4;
-    Group *groups = calloc(slots, sizeof *groups);
-    Wave *all = calloc(waves, sizeof *all);
-    u32 (*registers)[MOST_LANES] = malloc((size_t)waves * d->registers * sizeof *registers), *lds = malloc(slots * lds_words * 4 + 1);
-    Word *words = malloc(slots * lds_words * sizeof *words + 1);
-    int *order = malloc(total * sizeof *order), *live = malloc(slots * sizeof *live), next = 0, living = 0, ok = 1;
-    const u32 csr = _mm_getcsr();
-    began = now, all_waves = all, wave_count = waves, group_waves = d->waves;
+    const u32 csr = _mm_getcsr(), total = d->groups[0] * d->groups[1] * d->groups[2];
+    u32 living = settings.resident < total ? (u32)settings.resident : total, next = 0;
+    const size_t group_bytes = living * sizeof(Group), wave_bytes = living * d->waves * sizeof(Wave);
+    Group *groups = reserve(group_bytes), **live = malloc(living * sizeof *live);
+    u32 *order = malloc(total * sizeof *order);
+    began = now, all_waves = reserve(wave_bytes), wave_count = living * d->waves, group_waves = d->waves;
     set_denormals(d->mode);
-    for (int n = 0; n < total; n++) {  // shuffled
-        const int k = draw() % (n + 1);
+    for (u32 n = 0; n < total; n++) {  // shuffled
+        const u32 k = draw() % (n + 1);
         order[n] = order[k], order[k] = n;
     }
-    u32 (*scratch_of)[SCRATCH_WORDS][MOST_LANES] = d->has_scratch ? calloc(waves, sizeof *scratch_of) : NULL;
-    for (int n = 0; n < waves; n++) all[n].v = registers + (size_t)n * d->registers, all[n].scratch = scratch_of ? scratch_of[n] : NULL;
-    for (int n = 0; n < slots; n++) {
-        groups[n] = (Group){.wave_count = d->waves, .waves = all + n * d->waves, .lds_bytes = d->lds_bytes,
-                            .lds = (u8 *)(lds + n * lds_words), .words = words + n * lds_words};
-        start_group(&groups[n], d, order[next++], n);
-        live[living++] = n;
+    for (; next < living; next++) {
+        Group *group = live[next] = &groups[next];
+        group->wave_count = d->waves, group->waves = all_waves + next * d->waves, group->core = 2 * next;
+        group->lds = (Range){0, d->lds_bytes, (u8 *)group->data, group->words};
+        start_group(group, d, order[next]);
     }
-    while (living && ok) {
-        Wave *w = NULL;
-        for (int tries = 0; !w; tries++) {
-            Wave *drawn = &groups[live[draw() % living]].waves[draw() % d->waves];
-            if (drawn->state == RUNS && (tries > 50 || draw() % 1000 <= drawn->pace)) w = drawn;
-        }
+    while (living && !(report.kinds >> FAULT)) {
+        const u32 drawn = draw() % living;
+        Wave *w = &live[drawn]->waves[draw() % d->waves];
         Instruction *i = NULL;
+        if (w->state != RUNS || draw() % 1000 > w->pace) continue;
         for (int burst = bursts[draw() % 6]; burst && w->state == RUNS; burst--, w->steps++, report.executed++) {
             i = &d->program->instructions[w->pc];
             step(w, d);
         }
-        if (w->steps > (u64)settings.budget) found(w, ENDLESS, i, w->steps), ok = 0;
-        for (u32 n = 0; n < report.found_count; n++) ok &= report.found[n].kind != FAULT && report.found[n].kind != REFUSED;
-        const int slot = (int)(w->group - groups);
+        if (w->steps > (u64)settings.budget) found(ENDLESS, i, w->steps);
         if (w->state == RUNS || meet(w->group)) continue;
-        if (next < total) start_group(&groups[slot], d, order[next++], slot);
-        else
-            for (int n = 0; n < living; n++)
-                if (live[n] == slot) live[n] = live[--living];
-    }
-    for (int n = 0; n < QUEUES * waves; n++) {  // of those that did not end
-        Queue *q = &all[n / QUEUES].queues[n % QUEUES];
-        while (q->count) free(q->of[--q->count]);
+        if (next < total) start_group(w->group, d, order[next++]);
+        else live[drawn] = live[--living];
     }
     _mm_setcsr(csr);
-    forget_clocks();
-    for (int n = 0; n < slots; n++) free(groups[n].clock);
-    free(groups), free(all), free(registers), free(scratch_of), free(lds), free(words), free(order), free(live);
+    forget();
+    munmap(groups, group_bytes), munmap(all_waves, wave_bytes), free(order), free(live);
 }
