@@ -18,7 +18,6 @@ OF_WEIGHTS = {"origin", "stamp", "contents", "OWNED", "origin_of", "digest"}  # 
 CACHES = "docs/caches.md"
 DECORATORS = {"cache", "lru_cache", "OnceForEachGpu"}
 MAPPINGS = {"Recent", "WeakKeyDictionary", "WeakValueDictionary", "WeakTensorKeyDictionary"}
-KEEPING = MAPPINGS | DECORATORS  # what an assigned cache is made by
 
 PLANNING = "src/vkdml/planning"
 FAMILIES = f"{PLANNING}/families"
@@ -73,8 +72,10 @@ def caches(root: Path) -> Iterator[tuple[Path, str, int]]:
                     found[node.name] = node.lineno
                 for name in filled_where_lacking(node, shared):
                     found.setdefault(name, node.lineno)
-            elif isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call) and last_name(node.value) in KEEPING:
-                found[last_name(targets_of(node)[0])] = node.lineno
+            elif isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call):
+                target, maker = targets_of(node)[0], last_name(node.value)
+                if maker in MAPPINGS or (maker in DECORATORS and isinstance(target, ast.Name)):
+                    found[last_name(target)] = node.lineno
         yield from ((path, name, line) for name, line in found.items())
 
 
