@@ -115,7 +115,7 @@ def test_another_rounding_in_some_runs_is_seen(small, without_waiting, with_resu
 
 
 def test_giving_up_fails(small, without_waiting, monkeypatch):
-    monkeypatch.setattr(trial.Run, "timed_out", True)
+    monkeypatch.setattr(trial.Run, "timeouts", 1)
     assert workgroups_meet(small, Meeting(GRU, "barrier")) == GAVE_UP
 
 
