@@ -118,8 +118,8 @@ import sys
 import numpy as np
 import vkdml
 
-def resident():
-    return int(open("/proc/self/statm").read().split()[1]) * 4096
+def anonymous():  # without pages of files, such as a driver's code: they come and go with the system's cache
+    return int(next(line for line in open("/proc/self/status") if line.startswith("RssAnon")).split()[1]) * 1024
 
 shapes, limit = map(int, sys.argv[1:])
 device = vkdml.Device()
@@ -128,24 +128,23 @@ x = np.ones((3, 1, 8), np.float32)
 for h in range(15, 15 + shapes):
     vkdml.rnn(x, np.ones((1, h, 8), np.float32), np.ones((1, h, h), np.float32), device=device)
     if h == 15:
-        before, made = resident(), device.gpu.pipelines_made
+        before, made = anonymous(), device.gpu.pipelines_made
 print(device.gpu.pipelines_made - made)
 print(device.gpu.store.size)
-print(resident() - before)
-print(*(line for line in open("/proc/self/status") if line.startswith("Rss")))
+print(anonymous() - before)
 """
 
 
 @pytest.mark.parametrize(("shapes", "limit"), [(30, 32 * 2**20), pytest.param(300, 256 * 2**20, marks=[pytest.mark.thorough, pytest.mark.timeout(900)])])
 def test_what_pipelines_take_of_the_process_is_bounded(shapes, limit):
     """Each shape is another pipeline, some MiB where a driver compiles for the CPU."""
-    made, kept, grown, *parts = run(SHAPES, shapes, limit, timeout=900)
-    assert int(made) >= shapes - 1
-    assert int(kept) <= limit
-    assert int(grown) <= 1.125 * limit, [kept, *parts]
+    made, kept, grown = map(int, run(SHAPES, shapes, limit, timeout=900))
+    assert made >= shapes - 1
+    assert kept <= limit
+    assert grown <= 1.125 * limit
 
 
-@pytest.mark.parametrize(("heap", "counted"), [(4000, 5000), (-300, 400), (0, 400), (10**6, 19200)])
+@pytest.mark.parametrize(("heap", "counted"), [(4000, 5333), (-300, 400), (0, 400), (10**6, 19200)])
 def test_what_counts_for_a_pipeline(heap, counted):
     """Of 100 bytes of SPIR-V, whatever other threads did with the heap meanwhile."""
     assert pipeline_bytes(heap, 100) == counted

@@ -301,10 +301,10 @@ _LEAST_BYTES, _MOST_BYTES = 4, 192
 def pipeline_bytes(heap: int, spirv: int) -> int:
     """Estimate the bytes of the process that a pipeline takes. heap: how much the heap grew while it was made. spirv: its size.
 
-    A quarter is added for gaps in the heap. The bounds cover other threads, and drivers that compile later or have another
+    A third is added for gaps in the heap. The bounds cover other threads, and drivers that compile later or have another
     heap.
     """
-    return min(max(heap * 5 // 4, _LEAST_BYTES * spirv), _MOST_BYTES * spirv)
+    return min(max(heap * 4 // 3, _LEAST_BYTES * spirv), _MOST_BYTES * spirv)
 
 
 class OnceForEachGpu(Generic[T]):
