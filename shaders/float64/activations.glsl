@@ -69,5 +69,5 @@ real clip(real x)
 {
     real bound = number(uintBitsToFloat(CLIP));
     real bounded = choose(less(bound, x), bound, choose(less(x, negate(bound)), negate(bound), x));
-    return choose(HAS_CLIP != 0, choose(is_nan(x), x, bounded), x);
+    return choose(HAS_CLIP != 0 && !is_nan(x), bounded, x);
 }
