@@ -36,7 +36,7 @@ def test_links_lead_somewhere(site):
 def test_the_notebook_is_a_file_beside_the_pages(site):
     pages, folder = site
     assert "docs/notebook.html" not in pages
-    assert 'href="notebook.md' in pages["docs/performance.html"]
+    assert 'href="notebook.md' in pages["docs/README.html"]
     assert (folder / "docs" / "notebook.md").is_file()
 
 
