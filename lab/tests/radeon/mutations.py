@@ -69,7 +69,7 @@ def _from_elsewhere(instruction: Instruction) -> None:
 def kinds_of(i: Instruction) -> Iterator[tuple[str, Callable[[Instruction], None]]]:
     """The mistakes that an instruction may be mutated to."""
     name = NAMES[i.op]
-    if name in ("s_barrier", "s_waitcnt_vscnt", "buffer_gl0_inv"):
+    if name in ("s_barrier", "s_waitcnt_vscnt", "buffer_gl0_inv", "s_wait_loadcnt", "s_wait_dscnt", "s_wait_kmcnt"):
         yield name, _does_nothing
     if name == "s_waitcnt_depctr" and not i.immediate[0] >> 2 & 7:
         yield "vm_vsrc", _does_nothing

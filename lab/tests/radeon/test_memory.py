@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lab.tests.radeon.wave import Wave
+from lab.tests.radeon.wave import Wave, run_groups
 from vkdml_lab.radeon import decoder
 
 
@@ -39,6 +39,19 @@ def test_findings(texts, kind):
     assert Wave().run(*texts, "s_waitcnt vmcnt(0) lgkmcnt(0)") == kind
 
 
+WAITS = ["s_wait_kmcnt 0x0", "s_wait_dscnt 0x0", "s_wait_loadcnt 0x0", "s_wait_loadcnt_dscnt 0x3f00", "s_wait_loadcnt_dscnt 0x3f"]
+
+
+@pytest.mark.parametrize(("load", "enough", "read"), [
+    ("s_load_b32 s8, s[0:1], 0x0", [1, 0, 0, 0, 0], "s_mov_b32 s9, s8"), ("ds_load_b32 v1, v2", [0, 1, 0, 1, 0], "v_mov_b32 v3, v1"),
+    ("buffer_load_b32 v1, off, s[0:3], null", [0, 0, 1, 0, 1], "v_mov_b32 v3, v1")])
+def test_each_wait_of_rdna_4_is_for_its_own_loads(load, enough, read):
+    for wait, is_enough in zip(WAITS, enough, strict=True):
+        program = f"v_mov_b32 v2, 0\nds_store_b32 v2, v2\n{load}\n{wait}\n{read}\ns_endpgm"
+        found = run_groups(program, 1, 1, np.zeros(4, np.uint32), late=2)
+        assert found == (set() if is_enough else {"EARLY_READ"}), wait
+
+
 @pytest.mark.parametrize("text", [
     "v_dot2_f32_f16 v0, v1, v2, v3", "v_mov_b32_dpp v0, v1 quad_perm:[0,1,2,3]", "buffer_load_b32 v0, v1, s[0:3], 0 idxen",
     "v_mul_f32 v0, v1, v2 mul:8", "image_load v0, v[0:1], s[0:7]", "v_add_nc_u32 v0, v1, q2", "s_setreg_b32 hwreg(HW_REG_MODE), s0"])
@@ -58,3 +71,14 @@ def test_what_is_not_known_is_refused(text):
     ("v_cvt_pkrtz_f16_f32 v0, v1, v2", "v_cvt_pk_rtz_f16_f32 v0, v1, v2")])
 def test_names_of_rdna_2(old, new):
     assert bytes(decoder.instruction(old)) == bytes(decoder.instruction(new))
+
+
+@pytest.mark.parametrize(("text", "same"), [
+    ("s_add_co_u32 s0, s1, s2", "s_add_u32 s0, s1, s2"), ("s_sub_co_i32 s0, s1, s2", "s_sub_i32 s0, s1, s2"),
+    ("s_add_co_ci_u32 s0, s1, s2", "s_addc_u32 s0, s1, s2"), ("s_addk_co_i32 s0, 0x1", "s_addk_i32 s0, 0x1"),
+    ("v_max_num_f32 v0, v1, v2", "v_max_f32 v0, v1, v2"), ("v_maxmin_num_f32 v0, v1, v2, v3", "v_maxmin_f32 v0, v1, v2, v3"),
+    ("buffer_load_b32 v0, v1, s[0:3], null offen scope:SCOPE_DEV", "buffer_load_b32 v0, v1, s[0:3], null offen glc"),
+    ("buffer_atomic_add_u32 v0, v1, s[0:3], null offen th:TH_ATOMIC_RETURN scope:SCOPE_DEV", "buffer_atomic_add_u32 v0, v1, s[0:3], null offen glc"),
+    ("buffer_atomic_add_u32 v0, v1, s[0:3], null offen scope:SCOPE_DEV", "buffer_atomic_add_u32 v0, v1, s[0:3], null offen")])
+def test_names_of_rdna_4(text, same):
+    assert bytes(decoder.instruction(text)) == bytes(decoder.instruction(same))

@@ -150,6 +150,24 @@ def test_comparisons(name):
     assert wave.s[126 if prefix == "cmpx" else 106] == expected
 
 
+@pytest.mark.parametrize("name", instructions.OF_FLOATS)
+def test_scalars_of_rdna_4(name):
+    wave = Wave()
+    for sources, expected in CASES[instructions.OF_FLOATS[name]]:
+        wave.s[4:4 + len(sources)] = sources
+        assert wave.run(f"{name} {', '.join(['s0', 's4', 's5'][:1 + len(sources)])}") is None
+        assert is_nan(wave.s[0]) if expected == "nan" else wave.s[0] == expected, sources
+
+
+@pytest.mark.parametrize("name", [name for name in instructions.SCALAR if name.startswith("s_cmp") and name.endswith("f32")])
+def test_comparisons_of_rdna_4(name):
+    for pair, expected in zip(PAIRS["f32"], RELATIONS[name.split("_")[2]], strict=True):
+        wave = Wave()
+        wave.s[0], wave.s[1] = pair
+        assert wave.run(f"{name} s0, s1") is None
+        assert wave.scc == expected, pair
+
+
 @pytest.mark.parametrize("kind", CLASSES)
 def test_classes(kind):
     wave = Wave(64)

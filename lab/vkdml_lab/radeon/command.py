@@ -17,12 +17,14 @@ from vkdml_lab.gpu.gpus import GPUS
 from vkdml_lab.radeon import building
 from vkdml_lab.radeon.server import Server
 
+# LLVM's names of the GPUs' chips, and their generations of RDNA
+_CHIPS = {"rx7900xtx": ("gfx1100", 3), "rx6900xt": ("gfx1030", 2), "rx9070": ("gfx1201", 4)}
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
-    parser.add_argument("--gpu", choices=("rx7900xtx", "rx6900xt"), default="rx7900xtx", help="which GPU (rx7900xtx)")
+    parser.add_argument("--gpu", choices=tuple(_CHIPS), default="rx7900xtx", help="which GPU (rx7900xtx)")
     parser.add_argument("--drivers", type=Path, default=FETCHED, help="folder that gpu/fetch made")
     parser.add_argument("argv", nargs=argparse.REMAINDER, metavar="COMMAND", help="command to run, such as python script.py")
 
@@ -36,7 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
     if not (arguments.drivers / "done").exists() and subprocess.run(fetch).returncode:
         print(f"radeon: {arguments.drivers} has no drivers, and they cannot be fetched", file=sys.stderr)
         return 2
-    gpu, folder = GPUS[arguments.gpu], arguments.drivers.resolve() / "radeon"
+    chip, rdna = _CHIPS[arguments.gpu]
+    gpu, folder = GPUS["rx7900xtx" if rdna == 4 else arguments.gpu], arguments.drivers.resolve() / "radeon"
     (folder / "programs").mkdir(parents=True, exist_ok=True)
     found = driver(gpu, arguments.drivers, folder)
     python = found.virtual_environment(folder / "venv")
@@ -46,9 +49,9 @@ def run(arguments: argparse.Namespace) -> int:
         os.execve(python, [str(python), "-m", "vkdml", "radeon", *again], found.environment)
     name, prctl = f"vkdml-radeon-{secrets.token_hex(8)}", ctypes.CDLL(None).prctl
     libraries = arguments.drivers.resolve() / gpu.suite / LIBRARIES
-    server = Server(name, found.environment["AMDGPU_GPU_ID"], libraries, folder / "programs")
+    server = Server(name, chip, libraries, folder / "programs")
     inside = found.environment | {
-        "LD_PRELOAD": f"{building.build(folder)}:{shim}", "VKDML_RADEON": name,
+        "LD_PRELOAD": f"{building.build(folder)}:{shim}", "VKDML_RADEON": name, "VKDML_RADEON_RDNA": str(rdna),
         "PATH": f"{python.parent}:{os.environ['PATH']}", "VKDML_SELFTEST": os.environ.get("VKDML_SELFTEST", "off")}
     code = subprocess.run(arguments.argv, env=inside, preexec_fn=lambda: prctl(_DIE_WITH_PARENT, signal.SIGKILL)).returncode
     print(server.summary(), file=sys.stderr)

@@ -17,8 +17,8 @@ _SIGNS = [(re.compile(pattern), MODIFIERS[name]) for pattern, name in (
 _SIZES = {"b8": (1, 1), "u8": (1, 1), "i8": (1, 1), "b16": (2, 1), "u16": (2, 1), "i16": (2, 1),
           **{f"b{32 * words}": (4, words) for words in (1, 2, 3, 4, 8, 16)}}
 _MEMORY = re.compile(r"(buffer|global|scratch|ds)_(load|store|atomic)_(2addr_)?(stride64_)?(d16_)?(hi_)?(\w+)")
-# RDNA 2 says the same with other names ("RDNA2 Instruction Set Architecture Reference Guide")
-_OLDER_NAMES = [(re.compile(old), new) for old, new in (
+# RDNA 2 and RDNA 4 say the same with other names (their own "Instruction Set Architecture Reference Guide")
+_OTHER_NAMES = [(re.compile(old), new) for old, new in (
     (r"_dword(?:x(\d+))?$", lambda found: f"_b{32 * int(found[1] or 1)}"),
     (r"^ds_(read|write)(2?)(st64)?_", lambda found: f"ds_{'load' if found[1] == 'read' else 'store'}_"
      f"{'2addr_' if found[2] else ''}{'stride64_' if found[3] else ''}"),
@@ -27,7 +27,12 @@ _OLDER_NAMES = [(re.compile(old), new) for old, new in (
     (r"_store_byte", "_store_b8"), (r"^s_(and|or)n([12])_", lambda found: f"s_{found[1]}_not{int(found[2]) - 1}_"),
     (r"^s_ff1_", "s_ctz_"), (r"^s_flbit_i32_b32", "s_clz_i32_u32"), (r"^v_cvt_pkrtz_", "v_cvt_pk_rtz_"),
     (r"^(\w+_atomic_|ds_)(or|and|swap|xor)$", r"\1\2_b32"), (r"^(\w+_atomic_)(add|sub)$", r"\1\2_u32"),
-    (r"^(\w+_atomic_)u(min|max)$", r"\1\2_u32"))]
+    (r"^(\w+_atomic_)u(min|max)$", r"\1\2_u32"),
+    (r"^s_add_co_ci_", "s_addc_"), (r"^s_sub_co_ci_", "s_subb_"), (r"^s_(add|sub)(k?)_co_", r"s_\1\2_"),
+    (r"^(v_.*(?:min|max))_num_f32", r"\1_f32"), (r"^s_barrier_signal", "s_barrier"), (r"^s_wait_alu", "s_waitcnt_depctr"),
+    (r"^s_wait_storecnt$", "s_waitcnt_vscnt"))]
+# RDNA 4's scopes: accesses of other cores' values pass their core's cache
+_SCOPES = {"": 0, "SCOPE_CU": 0, "SCOPE_DEV": FLAGS["GLC"], "SCOPE_SYS": FLAGS["GLC"]}
 # Parts of registers that its instructions select ("SDWA"): the first bit, and how many
 _PARTS = {"DWORD": (0, 0), "WORD_0": (0, 16), "WORD_1": (16, 16), **{f"BYTE_{n}": (8 * n, 8) for n in range(4)}}
 _UNUSED = {"UNUSED_PAD": 0, "UNUSED_PRESERVE": FLAGS["KEEPS"]}
@@ -42,7 +47,7 @@ def program(lines: Iterable[tuple[int, str]]) -> list[Instruction]:
     made, places = list[Instruction](), dict[int, int]()
     for pc, text in lines:
         places[pc] = len(made)
-        *firsts, last = (instruction(half, pc) for half in text.split(" :: "))
+        *firsts, last = (instruction(half, pc) for half in _apart(text))
         for first in firsts:
             first.flags |= FLAGS["DUAL"]
         made += [*firsts, last]
@@ -53,19 +58,26 @@ def program(lines: Iterable[tuple[int, str]]) -> list[Instruction]:
     return made
 
 
+def _apart(text: str) -> list[str]:
+    """Two instructions in one: vector instructions that run together, or RDNA 4's waits for two counts."""
+    if found := re.fullmatch(r"s_wait_(load|store)cnt_dscnt (\w+)", text):
+        return [f"s_wait_{found[1]}cnt {int(found[2], 0) >> 8}", f"s_wait_dscnt {int(found[2], 0) & 63}"]
+    return text.split(" :: ")
+
+
 def instruction(text: str, pc: int = 0) -> Instruction:
     """One instruction of its text, without a branch's target."""
     full, _, rest = re.sub(r"/\*.*?\*/", "", text).strip().partition(" ")
     *parts, tail = rest.split(", ")
     last, *words = tail.strip().split(" ")  # behind the operands, such as `offset:16 glc`
     name = re.sub(r"_(e32|e64|sdwa)$", "", full).replace("v_dual_", "v_")
-    for old, new in _OLDER_NAMES:
+    for old, new in _OTHER_NAMES:
         name = old.sub(new, name)
     made, modifiers = Instruction(pc=pc), {word.partition(":")[0]: word.partition(":")[2] for word in words if word}
     try:
         if name in table.IGNORED or re.match(r"s_setreg_b32 hwreg\(HW_REG_FLAT_SCR_", text):  # the base of scratch memory
             made.op = table.NUMBERS["nothing"]
-        elif name.startswith("s_waitcnt"):
+        elif name.startswith("s_wait"):
             _wait(made, name, rest)
         else:
             for known in ("dlc", "slc", "offen"):  # hints for caches that are not here, and what an operand says too
@@ -122,7 +134,7 @@ def _wait(made: Instruction, name: str, rest: str) -> None:
     made.op = table.NUMBERS[name]
     if name == "s_waitcnt":
         made.immediate[:] = counts.get("vmcnt", 63), counts.get("lgkmcnt", 63)
-    else:  # of the fields of s_waitcnt_depctr vm_vsrc alone matters to what memory does
+    else:  # a count; of the fields of s_waitcnt_depctr vm_vsrc alone matters to what memory does
         made.immediate[0] = counts.get("depctr_vm_vsrc", 7) << 2 if counts else int(rest.rpartition(" ")[2], 0)
 
 
@@ -159,6 +171,8 @@ def _compute(made: Instruction, name: str, parts: list[str], modifiers: dict[str
         made.source[n] = operand(part, bool(halves[n]))
         made.source[n].modifiers |= MODIFIERS["HALF"] * halves[n]
         made.source[n].shift |= 16 * highs[n]
+        if name in table.SCALAR and made.source[n].modifiers:
+            raise ValueError("a scalar's sign")
     if re.fullmatch("v_(mov_b16|cvt_f16_f32|fma_mix(lo|hi)_f16)", name):
         made.to.bits, made.flags = 16, made.flags | FLAGS["KEEPS"]
         made.to.shift |= 16 * (highs[len(parts) - 1] or name == "v_fma_mixhi_f16")
@@ -172,7 +186,9 @@ def _memory(made: Instruction, name: str, parts: list[str], modifiers: dict[str,
     space, way, two, stride, d16, high, kind = found.groups()
     made.op = table.NUMBERS[f"{space}_{way}"]
     made.size, count = (4, 1) if way == "atomic" else _SIZES[kind]
+    scope, hint = _SCOPES[modifiers.pop("scope", "")], modifiers.pop("th", "")
     made.flags = _flag(modifiers, "glc") | FLAGS["KEEPS"] * bool(d16)
+    made.flags |= FLAGS["GLC"] * (hint == "TH_ATOMIC_RETURN") if way == "atomic" else scope
     made.flags |= FLAGS["SIGNED"] * (kind[0] == "i") | FLAGS["TWO"] * bool(two)
     scale = (64 if stride else 1) * 4 * count if two else 1
     made.immediate[:] = [int(modifiers.pop(one, "0"), 0) * scale for one in ("offset0" if two else "offset", "offset1")]

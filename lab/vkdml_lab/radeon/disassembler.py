@@ -9,8 +9,6 @@ from pathlib import Path
 
 from vkdml_lab.radeon.decoder import Refused
 
-_PROCESSORS = {"navi31": b"gfx1100", "navi21": b"gfx1030"}  # LLVM's names of the chips
-
 
 @cache
 def _llvm(folder: Path, chip: str, wave: int) -> tuple[ctypes.CDLL, int]:
@@ -22,7 +20,7 @@ def _llvm(folder: Path, chip: str, wave: int) -> tuple[ctypes.CDLL, int]:
     pointer, number, size = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t
     create.restype, disassemble.restype = pointer, size
     disassemble.argtypes = [pointer, pointer, number, number, ctypes.c_char_p, size]
-    return llvm, create(b"amdgcn--", _PROCESSORS[chip], f"+wavefrontsize{wave}".encode(), None, 0, None, None)
+    return llvm, create(b"amdgcn--", chip.encode(), f"+wavefrontsize{wave},+real-true16".encode(), None, 0, None, None)
 
 
 def lines(folder: Path, chip: str, code: bytes, wave: int) -> list[tuple[int, str]]:

@@ -87,6 +87,11 @@ _COMPARED = {
 }
 COMPARING = {f"v_{prefix}_{name}": text for prefix in ("cmp", "cmpx") for name, text in _COMPARED.items()}
 
+# RDNA 4's scalar instructions of floats, and the vector instructions that mean the same
+OF_FLOATS = {**{f"s_{name}": f"v_{name}" for name in (
+    "add_f32", "sub_f32", "mul_f32", "cvt_f32_u32", "cvt_f32_i32", "cvt_u32_f32", "cvt_i32_f32")},
+    **{f"v_s_{name}_f32": f"v_{name}_f32" for name in ("rcp", "rsq", "sqrt", "exp", "log")}}
+
 # "SOP1 Instructions", "SOP2 Instructions", "SOPC Instructions", "SOPK Instructions"
 _BITWISE = {"and": "{0} & {1}", "or": "{0} | {1}", "xor": "{0} ^ {1}", "nand": "~({0} & {1})", "nor": "~({0} | {1})",
             "xnor": "~({0} ^ {1})", "and_not1": "{0} & ~{1}", "or_not1": "{0} | ~{1}"}
@@ -131,6 +136,8 @@ SCALAR = {
     **{f"s_{name}_{way}_b{bits}": f"u64 old = exec_of(w), new = ({text.format('Q0', 'old')}) & ALL_LANES; "
        f"D = {'old' if way == 'saveexec' else 'new'}; SCC = new != 0; set_exec(w, new)"
        for bits in (32, 64) for way in ("saveexec", "wrexec") for name, text in _WITH_EXEC.items()},
+    **{name: f"D = {VECTOR[of]}" for name, of in OF_FLOATS.items()},
+    **{f"s_cmp_{name}": f"SCC = {text}" for name, text in _COMPARED.items() if name.endswith("f32") and name != "class_f32"},
     # Comparing
     **{f"s_cmp_{name}_{kind}": f"SCC = {source}0 {sign} {source}1" for name, sign in {**_RELATIONS, "lg": "!="}.items()
        for kind, source in (("u32", "S"), ("i32", "I"), ("u64", "Q"))},
@@ -147,14 +154,14 @@ BRANCH = {"s_branch": "1", "s_cbranch_scc0": "!w->scc", "s_cbranch_scc1": "w->sc
           "s_cbranch_vccnz": "!is_vcc_zero", "s_cbranch_execz": "is_exec_zero", "s_cbranch_execnz": "!is_exec_zero"}
 
 # "SOPP Instructions" and what goes across lanes or to memory: native/waves.c and native/memory.c have each by its name
-_CONTROL = ["s_endpgm", "s_barrier", "s_waitcnt", "s_waitcnt_vscnt", "s_waitcnt_depctr", "s_getpc_b64", "buffer_gl0_inv",
-            "buffer_gl1_inv"]
+_CONTROL = ["s_endpgm", "s_barrier", "s_waitcnt", "s_waitcnt_vscnt", "s_waitcnt_depctr", "s_wait_loadcnt", "s_wait_dscnt",
+            "s_wait_kmcnt", "s_getpc_b64", "buffer_gl0_inv", "buffer_gl1_inv"]
 _LANES = ["v_readfirstlane_b32", "v_readlane_b32", "v_writelane_b32", "v_swap_b32"]
 _MEMORY = ["scalar_load", "scratch_load", "scratch_store",
            *(f"{space}_{way}" for space in ("buffer", "global", "ds") for way in ("load", "store", "atomic"))]
 # "SOPP Instructions" of which a program's results do not depend: hints, and pauses
 IGNORED = {"s_nop", "s_clause", "s_delay_alu", "s_sleep", "s_sendmsg", "s_setprio", "s_inst_prefetch",
-           "s_set_inst_prefetch_distance", "s_code_end", "s_icache_inv", "s_wait_idle", "v_nop"}
+           "s_set_inst_prefetch_distance", "s_code_end", "s_icache_inv", "s_wait_idle", "s_barrier_wait", "v_nop"}
 
 _SHAPES: dict[str, dict[str, str]] = {
     "VECTOR": VECTOR, "WIDE": WIDE, "CARRYING": CARRYING, "COMPARING": COMPARING, "SCALAR": SCALAR,

@@ -10,8 +10,8 @@ from typing import Any
 KINDS_OF_OPERANDS = ["NONE", "VECTOR", "SCALAR", "CONSTANT"]
 NONE, VECTOR, SCALAR, CONSTANT = range(4)
 # Scalar registers with names: their numbers in the machine code, and words
-NAMED = {"vcc": (106, 2), "vcc_lo": (106, 1), "vcc_hi": (107, 1), "null": (124, 1), "m0": (125, 1), "exec": (126, 2),
-         "exec_lo": (126, 1), "exec_hi": (127, 1), "scc": (253, 1), "src_scc": (253, 1)}
+NAMED = {"vcc": (106, 2), "vcc_lo": (106, 1), "vcc_hi": (107, 1), "ttmp7": (115, 1), "ttmp9": (117, 1), "null": (124, 1),
+         "m0": (125, 1), "exec": (126, 2), "exec_lo": (126, 1), "exec_hi": (127, 1), "scc": (253, 1), "src_scc": (253, 1)}
 # How an operand is read. HALF: it is a float16, and a float32 in between
 MODIFIERS = {name: 1 << bit for bit, name in enumerate(["NEG", "ABS", "HALF"])}
 # Of a vector instruction's result, then of an access to memory. KEEPS: the bits beside those that it writes
@@ -45,8 +45,8 @@ MOST_FOUND = 64  # places that one dispatch reports
 # How hostile the GPU is. late: loads and stores end at once (0), at any time (1), as late as they may (2). caches: a core keeps
 # lines until they are invalidated (2), or some time before (1). inexact: functions are wrong by what the guide allows, always
 # alike for the same argument. resident: workgroups at once. budget: instructions of a wave. broken: the instruction, by its
-# number in the table, that gives wrong bits wherever it runs
-SETTINGS = {"seed": 1, "late": 1, "caches": 1, "inexact": 1, "resident": 1024, "budget": 20_000_000, "broken": -1}
+# number in the table, that gives wrong bits wherever it runs. rdna: the generation
+SETTINGS = {"seed": 1, "late": 1, "caches": 1, "inexact": 1, "resident": 1024, "budget": 20_000_000, "broken": -1, "rdna": 3}
 
 
 class Operand(ctypes.Structure):

@@ -6,8 +6,9 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
-enum { GEM_CLOSE = 0x09, GET_CAP = 0x0c, CREATE = 0x40, MMAP = 0x41, SUBMIT = 0x44, VA = 0x48, SYNC_CREATE = 0xbf,
-       SYNC_DESTROY = 0xc0, SYNC_WAIT = 0xc3, SYNC_SIGNAL = 0xc5, MAPS = 1, REPLACES = 4, ADDFB2_MODIFIERS = 0x10 };
+enum { GEM_CLOSE = 0x09, GET_CAP = 0x0c, CREATE = 0x40, INFO = 0x45, MMAP = 0x41, SUBMIT = 0x44, VA = 0x48, SYNC_CREATE = 0xbf,
+       SYNC_DESTROY = 0xc0, SYNC_WAIT = 0xc3, SYNC_SIGNAL = 0xc5, MAPS = 1, REPLACES = 4, ADDFB2_MODIFIERS = 0x10,
+       IP_INFO = 0x02, DEVICE_INFO = 0x16 };
 enum { CHUNK_COMMANDS = 1, CHUNK_SIGNAL = 9, WAIT_ALL = 1, MOST = 1 << 16, RING = 1024, MOST_FILES = 1024 };
 #define SHIM_FILE "/memfd:shim mem"
 #define NEVER ~0ull
@@ -22,6 +23,7 @@ typedef struct { u32 pad, flags; u64 va; u32 bytes, type, instance, ring; } Comm
 typedef struct { u32 handle, flags; u64 point; } Signal;
 typedef struct { u32 *handles; i64 until; u32 count, flags, first; } Wait;
 typedef struct { u32 *handles, count; } Handles;
+typedef struct { u64 to; u32 bytes, query; } Question;
 
 static struct { u8 *host; u64 size; } buffers[MOST];
 static u64 allocated;                              // bytes of all buffers, of which there are MOST_BYTES
@@ -164,6 +166,13 @@ static void close_buffer(u32 handle) {
     buffers[handle].host = NULL, buffers[handle].size = 0;
 }
 
+// The shim knows no RDNA 4: what it says of an RX 7900 XTX gets the numbers by which drivers know gfx1201
+static void become_rdna4(const Question *asked) {
+    u32 *answer = (u32 *)asked->to;
+    if (asked->query == DEVICE_INFO) answer[2] = 0x51, answer[4] = 152;  // of the family GC 12.0
+    if (asked->query == IP_INFO) answer[0] = 12, answer[1] = 0, answer[7] = 12 << 16 | 1;  // version 12.0.1
+}
+
 static int locked_call(int fd, unsigned long kind, void *argument, Call *next) {
     const u32 number = _IOC_NR(kind);
     const u64 size = number == CREATE ? ((Create *)argument)->size : 0;
@@ -176,6 +185,7 @@ static int locked_call(int fd, unsigned long kind, void *argument, Call *next) {
     const int result = next(fd, kind, argument);
     const Mapping *m = argument;
     if (result) return result;
+    if (number == INFO && settings.rdna == 4) become_rdna4(argument);
     allocated += size;
     if (number == CREATE) buffers[*(u32 *)argument % MOST].size = size, buffers[*(u32 *)argument % MOST].host = NULL;
     if (number == VA && (m->operation == MAPS || m->operation == REPLACES)) map(fd, m, next);

@@ -37,16 +37,22 @@ static void finish(Wave *w, Pending *p) {  // registers get what was loaded
     free(p);
 }
 
-// Until so many are left. Returns when the youngest of those waited for was issued, or 0. A count above 0 says nothing of scalar
-// loads: it is what may be left of the others
-static u64 wait_until(Wave *w, int kind, int left) {
+// Whether a wait is for this one. of: the loads that RDNA 4 counts apart, of scalars or of shared memory; KINDS for a count of
+// both, which says nothing of scalar loads above 0
+static int is_counted(const Pending *p, int left, int of) {
+    const int is_scalar = p->i->op == OP_scalar_load;
+    return of == SCALAR_LOADS ? is_scalar : !is_scalar || (of == KINDS && !left);
+}
+
+// Until so many are left. Returns when the youngest of those waited for was issued, or 0
+static u64 wait_until(Wave *w, int kind, int left, int of) {
     Queue *q = &w->queues[kind];
     int ordered = 0;
     u64 youngest = 0;
-    for (int n = 0; n < q->count; n++) ordered += !left || q->of[n]->i->op != OP_scalar_load;
+    for (int n = 0; n < q->count; n++) ordered += is_counted(q->of[n], left, of);
     for (int n = 0; n < q->count && ordered > left;) {
         Pending *p = q->of[n];
-        if (left && p->i->op == OP_scalar_load) n++;
+        if (!is_counted(p, left, of)) n++;
         else {
             perform(w, p);
             if (p->loads && p->issued > youngest) youngest = p->issued;
@@ -92,7 +98,7 @@ static void send_all(Wave *w) {
 
 static Pending *issue(Wave *w, int kind, Instruction *i, u64 lanes, u32 words, int loads) {
     Queue *q = &w->queues[kind];
-    if (q->count == MOST_PENDING) wait_until(w, kind, 0);
+    if (q->count == MOST_PENDING) wait_until(w, kind, 0, KINDS);
     Pending *p = malloc(sizeof *p);
     p->i = i, p->mask = lanes, p->words = words, p->loads = loads, p->sent = 0;
     p->stamp = 0, p->issued = w->steps + 1;

@@ -2,7 +2,8 @@
 enum { SET_SH_REG = 0x76, SET_SH_REG_INDEX = 0x9b, DISPATCH_DIRECT = 0x15, INDIRECT_BUFFER = 0x3f, WRITE_DATA = 0x37,
        DMA_DATA = 0x50, RELEASE_MEM = 0x49, ACQUIRE_MEM = 0x58, COPY_DATA = 0x40, EVENT_WRITE = 0x46, NOP = 0x10,
        PFP_SYNC_ME = 0x42, WAIT_REG_MEM = 0x3c, CONTEXT_CONTROL = 0x28, SET_CONTEXT_REG = 0x69, SET_UCONFIG_REG = 0x79,
-       SET_UCONFIG_REG_INDEX = 0x7a, SET_CONTEXT_REG_PAIRS_PACKED = 0xb9, CLEAR_STATE = 0x12 };
+       SET_UCONFIG_REG_INDEX = 0x7a, SET_CONTEXT_REG_PAIRS_PACKED = 0xb9, SET_SH_REG_PAIRS = 0xba,
+       SET_UCONFIG_REG_PAIRS = 0xbe, CLEAR_STATE = 0x12 };
 enum { CS_PARTIAL_FLUSH = 7, ONE_WORD_NOP = (int)0xffff1000 };
 // Registers of compute, in words from 0xb000
 enum { THREADS = 0x81c / 4, PROGRAM = 0x830 / 4, RSRC1 = 0x848 / 4, RSRC2 = 0x84c / 4, USER_DATA = 0x900 / 4, REGISTERS = 0x1000 / 4 };
@@ -85,6 +86,9 @@ static int packet(u32 op, const u32 *body, u32 count) {
     case SET_SH_REG: case SET_SH_REG_INDEX:
         for (u32 n = 1; n < count; n++) sh[((body[0] & 0xffff) + n - 1) % REGISTERS] = body[n];
         break;
+    case SET_SH_REG_PAIRS:
+        for (u32 n = 0; n + 1 < count; n += 2) sh[(body[n] & 0xffff) % REGISTERS] = body[n + 1];
+        break;
     case DISPATCH_DIRECT:
         dispatch(body, body[3]);
         send_report();
@@ -107,7 +111,7 @@ static int packet(u32 op, const u32 *body, u32 count) {
         else refuse("COPY_DATA of", body[0]);
         break;
     case NOP: case PFP_SYNC_ME: case WAIT_REG_MEM: case CONTEXT_CONTROL: case SET_CONTEXT_REG: case SET_UCONFIG_REG:
-    case SET_UCONFIG_REG_INDEX: case SET_CONTEXT_REG_PAIRS_PACKED: case CLEAR_STATE: break;
+    case SET_UCONFIG_REG_INDEX: case SET_CONTEXT_REG_PAIRS_PACKED: case SET_UCONFIG_REG_PAIRS: case CLEAR_STATE: break;
     default: refuse("packet", op);
     }
     return 1;

@@ -26,12 +26,10 @@ static void across_lanes(Wave *w, Instruction *i, u32 *result, u32 *second) {
 }
 
 // "S_WAITCNT", counting waits for loads that were issued since the last one, and the instructions since the youngest
-static void wait_for_loads(Wave *w, Instruction *i) {
-    for (int n = LOADS; n <= SHARED; n++) {
-        const u64 youngest = wait_until(w, n, i->immediate[n]);
-        if (youngest <= w->waited[n]) continue;  // a wait behind it has seen it come
-        i->waited[n]++, i->ahead[n] += w->steps - youngest, w->waited[n] = w->steps;
-    }
+static void wait_for_loads(Wave *w, Instruction *i, int kind, int left, int of) {
+    const u64 youngest = wait_until(w, kind, left, of);
+    if (youngest <= w->waited[kind]) return;  // a wait behind it has seen it come
+    i->waited[kind]++, i->ahead[kind] += w->steps - youngest, w->waited[kind] = w->steps;
 }
 
 static void other(Wave *w, Instruction *i, u32 *result, u32 *second, const Dispatch *d) {
@@ -39,13 +37,18 @@ static void other(Wave *w, Instruction *i, u32 *result, u32 *second, const Dispa
     case OP_nothing: case OP_buffer_gl1_inv: break;  // a GPU's middle cache has nothing that its first one had not
     case OP_buffer_gl0_inv: cleaned[w->core] = ++now; break;
     case OP_s_endpgm:
-        for (int n = 0; n < QUEUES; n++) wait_until(w, n, 0);
+        for (int n = 0; n < QUEUES; n++) wait_until(w, n, 0, KINDS);
         free(w->clock);
         w->state = OVER, w->clock = NULL;
         break;
     case OP_s_barrier: if (d->waves > 1) w->state = AT_BARRIER; break;
-    case OP_s_waitcnt: wait_for_loads(w, i); break;
-    case OP_s_waitcnt_vscnt: wait_until(w, STORES, i->immediate[0]); break;
+    case OP_s_waitcnt:
+        for (int kind = LOADS; kind <= SHARED; kind++) wait_for_loads(w, i, kind, i->immediate[kind], KINDS);
+        break;
+    case OP_s_wait_loadcnt: wait_for_loads(w, i, LOADS, i->immediate[0], KINDS); break;
+    case OP_s_wait_dscnt: wait_for_loads(w, i, SHARED, i->immediate[0], SHARED); break;
+    case OP_s_wait_kmcnt: wait_for_loads(w, i, SHARED, i->immediate[0], SCALAR_LOADS); break;
+    case OP_s_waitcnt_vscnt: wait_until(w, STORES, i->immediate[0], KINDS); break;
     case OP_s_waitcnt_depctr: if (!(i->immediate[0] >> 2 & 7) && !(d->wgp && d->waves > 1)) send_all(w); break;
     case OP_s_getpc_b64: write_scalar(w, i, &i->to, d->program->va + i->pc + 4); break;
     case OP_scalar_load: scalar_load(w, i); break;
@@ -101,8 +104,12 @@ static void start_wave(Wave *w, const Dispatch *d, Group *group, int index) {
         for (int l = 0; l < MOST_LANES; l++) w->v[r][l] = r ? 0x7fc00000 ^ (draw() & 0xffffff) << 3 : index * d->wave + l;
     for (int r = 0; r < SCALARS; r++) w->s[r] = draw() * 2654435761u;
     for (; at < (asked >> 1 & 31); at++) w->s[at] = d->user[at], w->scalar_written[at] = 1;
-    for (int n = 0; n < 3; n++)
+    for (int n = 0; settings.rdna < 4 && n < 3; n++)
         if (asked >> (7 + n) & 1) w->s[at] = id[n], w->scalar_written[at++] = 1;
+    if (settings.rdna == 4) {  // in registers of their own
+        w->s[TTMP9_REG] = id[0], w->s[TTMP7_REG] = id[2] << 16 | id[1];
+        w->scalar_written[TTMP9_REG] = w->scalar_written[TTMP7_REG] = 1;
+    }
     if (asked >> 10 & 1) w->s[at] = (u32)!index << 31 | index << 20 | d->waves, w->scalar_written[at++] = 1;
     if (asked & 1) w->s[at] = 0, w->scalar_written[at] = 1;  // where the wave's begins
     set_exec(w, left >= d->wave ? (d->wave == 64 ? ~0ull : LOW32) : (1ull << left) - 1);
