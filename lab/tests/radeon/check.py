@@ -1,6 +1,6 @@
-"""`make radeon`: the suite of kernels for GPUs, and the tests of the engine and the faces, on the emulated Radeon.
+"""`make radeon`: the suite of kernels for GPUs on each emulated Radeon, and the tests of the engine and the faces on one.
 
-    python -m lab.tests.radeon.check [--gpu NAME] [--minutes M]
+    python -m lab.tests.radeon.check [--minutes M]
 
 It takes some minutes on two cores; --minutes goes on with random problems for so long.
 """
@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+
+from vkdml_lab.radeon import command
 
 SUITE = [f"lab/vkdml_lab/suite/test_{name}.py" for name in ("gpu_kernels", "gpu_projection", "halves", "plain", "elementwise", "casts")]
 # Tests that ask something else of the machine
@@ -28,16 +30,14 @@ REST = ["tests/engine", "tests/faces"]
 def main() -> int:
     """Whether anything failed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--gpu", default="rx7900xtx")
     parser.add_argument("--minutes", type=float, default=0)
     arguments = parser.parse_args()
-    radeon = [sys.executable, "-m", "vkdml", "radeon", "--gpu", arguments.gpu]
-    suite = ["pytest", "--numprocesses", "2", "--dist", "worksteal"]
+    radeon, suite = [sys.executable, "-m", "vkdml", "radeon"], ["pytest", "--numprocesses", "2", "--dist", "worksteal"]
     apart = " and ".join(f"not {name}" for names in APART.values() for name in names)
-    commands = [[*suite, *SUITE], [*suite, "-m", "device and not thorough", "-k", apart, *REST]]
+    commands = [*(["--gpu", gpu, *suite, *SUITE] for gpu in command.CHIPS), [*suite, "-m", "device and not thorough", "-k", apart, *REST]]
     if arguments.minutes:
         commands.append(["python", "-m", "lab.tests.radeon.soak", "--minutes", str(arguments.minutes)])
-    return max(subprocess.run([*radeon, *command]).returncode for command in commands)
+    return max(subprocess.run([*radeon, *one]).returncode for one in commands)
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ WHY = {
     "other register": "its neighbour holds the same, or nothing depends on it: a bound, a product with padding, or such a division",
 }
 SEEDS = ((1, 1), (2, 2), (3, 1), (4, 2))  # and how late loads and stores end
+_WAITS_OF_RDNA_4 = {"s_wait_loadcnt": "vmcnt", "s_wait_dscnt": "lgkmcnt", "s_wait_kmcnt": "lgkmcnt"}
 _COMMUTES = {"add", "mul", "and", "or", "xor", "max", "min", "fma", "fmac", "fmaak", "eq", "ne", "lg", "neq", "add3", "or3", "mad"}
 
 
@@ -69,8 +70,10 @@ def _from_elsewhere(instruction: Instruction) -> None:
 def kinds_of(i: Instruction) -> Iterator[tuple[str, Callable[[Instruction], None]]]:
     """The mistakes that an instruction may be mutated to."""
     name = NAMES[i.op]
-    if name in ("s_barrier", "s_waitcnt_vscnt", "buffer_gl0_inv", "s_wait_loadcnt", "s_wait_dscnt", "s_wait_kmcnt"):
+    if name in ("s_barrier", "s_waitcnt_vscnt", "buffer_gl0_inv"):
         yield name, _does_nothing
+    if name in _WAITS_OF_RDNA_4:
+        yield _WAITS_OF_RDNA_4[name], _does_nothing
     if name == "s_waitcnt_depctr" and not i.immediate[0] >> 2 & 7:
         yield "vm_vsrc", _does_nothing
     if name == "s_waitcnt" and i.immediate[0] < 63:

@@ -17,14 +17,14 @@ from vkdml_lab.gpu.gpus import GPUS
 from vkdml_lab.radeon import building
 from vkdml_lab.radeon.server import Server
 
-# LLVM's names of the GPUs' chips, and their generations of RDNA
-_CHIPS = {"rx7900xtx": ("gfx1100", 3), "rx6900xt": ("gfx1030", 2), "rx9070": ("gfx1201", 4)}
+# LLVM's names of the GPUs' chips, and their generations of RDNA. The rx9070 has the RX 7900 XTX's size
+CHIPS = {"rx7900xtx": ("gfx1100", 3), "rx6900xt": ("gfx1030", 2), "rx9070": ("gfx1201", 4)}
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
-    parser.add_argument("--gpu", choices=tuple(_CHIPS), default="rx7900xtx", help="which GPU (rx7900xtx)")
+    parser.add_argument("--gpu", choices=tuple(CHIPS), default="rx7900xtx", help="which GPU (rx7900xtx)")
     parser.add_argument("--drivers", type=Path, default=FETCHED, help="folder that gpu/fetch made")
     parser.add_argument("argv", nargs=argparse.REMAINDER, metavar="COMMAND", help="command to run, such as python script.py")
 
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not (arguments.drivers / "done").exists() and subprocess.run(fetch).returncode:
         print(f"radeon: {arguments.drivers} has no drivers, and they cannot be fetched", file=sys.stderr)
         return 2
-    chip, rdna = _CHIPS[arguments.gpu]
+    chip, rdna = CHIPS[arguments.gpu]
     gpu, folder = GPUS["rx7900xtx" if rdna == 4 else arguments.gpu], arguments.drivers.resolve() / "radeon"
     (folder / "programs").mkdir(parents=True, exist_ok=True)
     found = driver(gpu, arguments.drivers, folder)
