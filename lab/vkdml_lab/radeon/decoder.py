@@ -29,7 +29,7 @@ _OTHER_NAMES = [(re.compile(old), new) for old, new in (
     (r"^(\w+_atomic_|ds_)(or|and|swap|xor)$", r"\1\2_b32"), (r"^(\w+_atomic_)(add|sub)$", r"\1\2_u32"),
     (r"^(\w+_atomic_)u(min|max)$", r"\1\2_u32"),
     (r"^s_add_co_ci_", "s_addc_"), (r"^s_sub_co_ci_", "s_subb_"), (r"^s_(add|sub)(k?)_co_", r"s_\1\2_"),
-    (r"^(v_.*(?:min|max))_num_f32", r"\1_f32"), (r"^s_barrier_signal", "s_barrier"), (r"^s_wait_alu", "s_waitcnt_depctr"),
+    (r"(min|max)_num_f32", r"\1_f32"), (r"^s_barrier_signal", "s_barrier"), (r"^s_wait_alu", "s_waitcnt_depctr"),
     (r"^s_wait_storecnt$", "s_waitcnt_vscnt"))]
 # RDNA 4's scopes: accesses of other cores' values pass their core's cache
 _SCOPES = {"": 0, "SCOPE_CU": 0, "SCOPE_DEV": FLAGS["GLC"], "SCOPE_SYS": FLAGS["GLC"]}

@@ -89,7 +89,8 @@ COMPARING = {f"v_{prefix}_{name}": text for prefix in ("cmp", "cmpx") for name, 
 
 # RDNA 4's scalar instructions of floats, and the vector instructions that mean the same
 OF_FLOATS = {**{f"s_{name}": f"v_{name}" for name in (
-    "add_f32", "sub_f32", "mul_f32", "cvt_f32_u32", "cvt_f32_i32", "cvt_u32_f32", "cvt_i32_f32")},
+    "add_f32", "sub_f32", "mul_f32", "min_f32", "max_f32", "rndne_f32", "floor_f32", "ceil_f32", "trunc_f32", "cvt_f32_u32",
+    "cvt_f32_i32", "cvt_u32_f32", "cvt_i32_f32")},
     **{f"v_s_{name}_f32": f"v_{name}_f32" for name in ("rcp", "rsq", "sqrt", "exp", "log")}}
 
 # "SOP1 Instructions", "SOP2 Instructions", "SOPC Instructions", "SOPK Instructions"
