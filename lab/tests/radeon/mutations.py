@@ -38,8 +38,8 @@ WHY = {
     "swapped": "both hold the same, or nothing depends on them: a bound, or a division of small numbers",
     "other register": "its neighbour holds the same, or nothing depends on it: a bound, a product with padding, or such a division",
 }
+_WAITS = {"vmcnt": (0,), "lgkmcnt": (1, 3), "s_waitcnt_vscnt": (2,)}  # the places of their counts
 SEEDS = ((1, 1), (2, 2), (3, 1), (4, 2))  # and how late loads and stores end
-_WAITS_OF_RDNA_4 = {"s_wait_loadcnt": "vmcnt", "s_wait_dscnt": "lgkmcnt", "s_wait_kmcnt": "lgkmcnt"}
 _COMMUTES = {"add", "mul", "and", "or", "xor", "max", "min", "fma", "fmac", "fmaak", "eq", "ne", "lg", "neq", "add3", "or3", "mad"}
 
 
@@ -47,9 +47,10 @@ def _does_nothing(instruction: Instruction) -> None:
     instruction.op = NUMBERS["nothing"]
 
 
-def _waits_for_no(counter: int) -> Callable[[Instruction], None]:
+def _waits_for_no(*counters: int) -> Callable[[Instruction], None]:
     def mutate(instruction: Instruction) -> None:
-        instruction.immediate[counter] = 63
+        for counter in counters:
+            instruction.immediate[counter] = 63
     return mutate
 
 
@@ -70,16 +71,13 @@ def _from_elsewhere(instruction: Instruction) -> None:
 def kinds_of(i: Instruction) -> Iterator[tuple[str, Callable[[Instruction], None]]]:
     """The mistakes that an instruction may be mutated to."""
     name = NAMES[i.op]
-    if name in ("s_barrier", "s_waitcnt_vscnt", "buffer_gl0_inv"):
+    if name in ("s_barrier", "buffer_gl0_inv"):
         yield name, _does_nothing
-    if name in _WAITS_OF_RDNA_4:
-        yield _WAITS_OF_RDNA_4[name], _does_nothing
     if name == "s_waitcnt_depctr" and not i.immediate[0] >> 2 & 7:
         yield "vm_vsrc", _does_nothing
-    if name == "s_waitcnt" and i.immediate[0] < 63:
-        yield "vmcnt", _waits_for_no(0)
-    if name == "s_waitcnt" and i.immediate[1] < 63:
-        yield "lgkmcnt", _waits_for_no(1)
+    for kind, counters in _WAITS.items():
+        if name == "s_waitcnt" and any(i.immediate[counter] < 63 for counter in counters):
+            yield kind, _waits_for_no(*counters)
     if name in ("buffer_load", "global_load") and i.flags & FLAGS["GLC"]:
         yield "glc", _is_cached
     if name in VECTOR or name in COMPARING:

@@ -30,7 +30,9 @@ PUBLIC u64 radeon_run_groups(Instruction *code, u32 count, u32 groups, u32 waves
                         .lds_bytes = LDS_BYTES, .registers = 32, .mode = 0xf0, .user = {VA, 0, bytes}, .starts_with = 1 << 7 | 4 << 1};
     Word *words = calloc(bytes / 4, sizeof *words);
     ranges[0] = (Range){VA, bytes, memory, words}, range_count = 1;
-    report = (Report){0}, settled = all_cleaned = scalars_cleaned = ++now;
+    report = (Report){0};
+    invalidate(1, 1);
+    settled = now;
     run_waves(&d);
     range_count = 0;
     free(words);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 from vkdml_lab.radeon import instructions, structures
@@ -19,12 +20,12 @@ def build(folder: Path, main: Path = SOURCES / "radeon.c") -> Path:
     texts = {path.name: path.read_text() for path in (*sorted(SOURCES.iterdir()), main)}
     texts |= {"shared.h": structures.c_text(), **instructions.c_text()}
     key = hashlib.sha256(repr([texts, _FLAGS, main.name]).encode()).hexdigest()[:16]
-    library, sources = folder / f"libradeon-{key}.so", folder / f"native-{key}"
+    library = folder / f"libradeon-{key}.so"
     if not library.exists():
-        sources.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            (sources / name).write_text(text)
-        new = library.with_suffix(f".{os.getpid()}")
-        subprocess.run(["gcc", *_FLAGS, "-o", new, sources / main.name, "-lm", "-ldl", "-lpthread"], check=True)
+        with tempfile.TemporaryDirectory() as sources:  # of its own: others may build the same
+            for name, text in texts.items():
+                Path(sources, name).write_text(text)
+            new = library.with_suffix(f".{os.getpid()}")
+            subprocess.run(["gcc", *_FLAGS, "-o", new, Path(sources, main.name), "-lm", "-ldl", "-lpthread"], check=True)
         new.rename(library)
     return library

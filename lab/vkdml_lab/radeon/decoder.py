@@ -16,7 +16,7 @@ _SIGNS = [(re.compile(pattern), MODIFIERS[name]) for pattern, name in (
 # Of memory: the bytes of an element, and the words
 _SIZES = {"b8": (1, 1), "u8": (1, 1), "i8": (1, 1), "b16": (2, 1), "u16": (2, 1), "i16": (2, 1),
           **{f"b{32 * words}": (4, words) for words in (1, 2, 3, 4, 8, 16)}}
-_MEMORY = re.compile(r"(buffer|global|scratch|ds)_(load|store|atomic)_(2addr_)?(stride64_)?(d16_)?(hi_)?(\w+)")
+_MEMORY = re.compile(r"(buffer|global|scratch|ds|s)_(?:buffer_)?(load|store|atomic)_(2addr_)?(stride64_)?(d16_)?(hi_)?(\w+)")
 # RDNA 2 and RDNA 4 say the same with other names (their own "Instruction Set Architecture Reference Guide")
 _OTHER_NAMES = [(re.compile(old), new) for old, new in (
     (r"_dword(?:x(\d+))?$", lambda found: f"_b{32 * int(found[1] or 1)}"),
@@ -29,8 +29,9 @@ _OTHER_NAMES = [(re.compile(old), new) for old, new in (
     (r"^(\w+_atomic_|ds_)(or|and|swap|xor)$", r"\1\2_b32"), (r"^(\w+_atomic_)(add|sub)$", r"\1\2_u32"),
     (r"^(\w+_atomic_)u(min|max)$", r"\1\2_u32"),
     (r"^s_add_co_ci_", "s_addc_"), (r"^s_sub_co_ci_", "s_subb_"), (r"^s_(add|sub)(k?)_co_", r"s_\1\2_"),
-    (r"(min|max)_num_f32", r"\1_f32"), (r"^s_barrier_signal", "s_barrier"), (r"^s_wait_alu", "s_waitcnt_depctr"),
-    (r"^s_wait_storecnt$", "s_waitcnt_vscnt"))]
+    (r"(min|max)_num_f32", r"\1_f32"), (r"^s_barrier_signal", "s_barrier"), (r"^s_wait_alu", "s_waitcnt_depctr"))]
+# What waits count, by the place in Instruction.immediate
+_COUNTS = {"vmcnt": 0, "loadcnt": 0, "lgkmcnt": 1, "dscnt": 1, "vscnt": 2, "storecnt": 2, "kmcnt": 3}
 # RDNA 4's scopes: accesses of other cores' values pass their core's cache
 _SCOPES = {"": 0, "SCOPE_CU": 0, "SCOPE_DEV": FLAGS["GLC"], "SCOPE_SYS": FLAGS["GLC"]}
 # Parts of registers that its instructions select ("SDWA"): the first bit, and how many
@@ -47,7 +48,7 @@ def program(lines: Iterable[tuple[int, str]]) -> list[Instruction]:
     made, places = list[Instruction](), dict[int, int]()
     for pc, text in lines:
         places[pc] = len(made)
-        *firsts, last = (instruction(half, pc) for half in _apart(text))
+        *firsts, last = (instruction(half, pc) for half in text.split(" :: "))
         for first in firsts:
             first.flags |= FLAGS["DUAL"]
         made += [*firsts, last]
@@ -56,13 +57,6 @@ def program(lines: Iterable[tuple[int, str]]) -> list[Instruction]:
     for one in made:
         one.target = places[one.target] if one.target else 0
     return made
-
-
-def _apart(text: str) -> list[str]:
-    """Two instructions in one: vector instructions that run together, or RDNA 4's waits for two counts."""
-    if found := re.fullmatch(r"s_wait_(load|store)cnt_dscnt (\w+)", text):
-        return [f"s_wait_{found[1]}cnt {int(found[2], 0) >> 8}", f"s_wait_dscnt {int(found[2], 0) & 63}"]
-    return text.split(" :: ")
 
 
 def instruction(text: str, pc: int = 0) -> Instruction:
@@ -82,7 +76,7 @@ def instruction(text: str, pc: int = 0) -> Instruction:
         else:
             for known in ("dlc", "slc", "offen"):  # hints for caches that are not here, and what an operand says too
                 modifiers.pop(known, None)
-            decode = _scalar_load if re.match(r"s_(buffer_)?load_", name) else _compute if name in table.NUMBERS else _memory
+            decode = _compute if name in table.NUMBERS else _memory
             decode(made, name, [*parts, last] if last else [], modifiers)
             _select(made, modifiers)
             if modifiers:
@@ -130,19 +124,20 @@ def _select(made: Instruction, modifiers: dict[str, str]) -> None:
 
 
 def _wait(made: Instruction, name: str, rest: str) -> None:
-    counts = {kind: int(count) for kind, count in re.findall(r"(\w+)\((\d+)\)", rest)}
-    made.op = table.NUMBERS[name]
-    if name == "s_waitcnt":
-        made.immediate[:] = counts.get("vmcnt", 63), counts.get("lgkmcnt", 63)
-    else:  # a count; of the fields of s_waitcnt_depctr vm_vsrc alone matters to what memory does
-        made.immediate[0] = counts.get("depctr_vm_vsrc", 7) << 2 if counts else int(rest.rpartition(" ")[2], 0)
-
-
-def _scalar_load(made: Instruction, name: str, parts: list[str], modifiers: dict[str, str]) -> None:
-    made.op, made.to, made.source[0], made.source[1] = table.NUMBERS["scalar_load"], *map(operand, parts)
-    made.size, made.to.words = _SIZES[name.rpartition("_")[2]]
-    made.immediate[0] = int(modifiers.pop("offset", "0"), 0)
-    _flag(modifiers, "glc")
+    counts = {kind: int(count) for kind, count in re.findall(r"(\w+)\((\d+)\)", rest) if kind != "expcnt"}
+    number = 0 if "(" in rest else int(rest.rpartition(" ")[2], 0)
+    made.op = table.NUMBERS["s_waitcnt_depctr" if name == "s_waitcnt_depctr" else "s_waitcnt"]
+    if name == "s_waitcnt_depctr":  # of its fields vm_vsrc alone matters to what memory does
+        made.immediate[0] = counts.get("depctr_vm_vsrc", 7) << 2 if counts else number
+        return
+    if name != "s_waitcnt":  # one count or, of RDNA 4, two
+        *first, last = name.split("_")[2:]
+        counts = {last: number & 63, **dict.fromkeys(first, number >> 8)}
+    made.immediate[:] = [63] * 4
+    for kind, count in counts.items():
+        made.immediate[_COUNTS[kind]] = count
+    if counts.get("lgkmcnt") == 0:  # of scalar loads, which come in any order, a count above says nothing
+        made.immediate[_COUNTS["kmcnt"]] = 0
 
 
 def _compute(made: Instruction, name: str, parts: list[str], modifiers: dict[str, str]) -> None:
@@ -163,7 +158,7 @@ def _compute(made: Instruction, name: str, parts: list[str], modifiers: dict[str
     elif name in table.CARRYING or name == "v_mad_u64_u32":
         made.to2 = operand(parts.pop(1))
     elif name == "v_cndmask_b32" and len(parts) == 3:
-        parts = [*parts, "vcc"]
+        parts = [*parts, "vcc_lo"]  # of one that runs together with another: a wave has 32 lanes
     halves = _bits(modifiers, "op_sel_hi") or [int(name == "v_cvt_f32_f16")] * 3
     highs = [*_bits(modifiers, "op_sel"), 0, 0, 0, 0]
     made.to = operand(parts[0])
@@ -184,14 +179,14 @@ def _memory(made: Instruction, name: str, parts: list[str], modifiers: dict[str,
     if not found:
         raise ValueError("its name")
     space, way, two, stride, d16, high, kind = found.groups()
-    made.op = table.NUMBERS[f"{space}_{way}"]
+    made.op = table.NUMBERS["scalar_load" if space == "s" else f"{space}_{way}"]
     made.size, count = (4, 1) if way == "atomic" else _SIZES[kind]
     scope, hint = _SCOPES[modifiers.pop("scope", "")], modifiers.pop("th", "")
-    made.flags = _flag(modifiers, "glc") | FLAGS["KEEPS"] * bool(d16)
-    made.flags |= FLAGS["GLC"] * (hint == "TH_ATOMIC_RETURN") if way == "atomic" else scope
+    passes = _flag(modifiers, "glc") | (FLAGS["GLC"] * (hint == "TH_ATOMIC_RETURN") if way == "atomic" else scope)
+    made.flags = passes * (space != "s") | FLAGS["KEEPS"] * bool(d16)  # a core's cache, which has no scalars
     made.flags |= FLAGS["SIGNED"] * (kind[0] == "i") | FLAGS["TWO"] * bool(two)
     scale = (64 if stride else 1) * 4 * count if two else 1
-    made.immediate[:] = [int(modifiers.pop(one, "0"), 0) * scale for one in ("offset0" if two else "offset", "offset1")]
+    made.immediate[:2] = [int(modifiers.pop(one, "0"), 0) * scale for one in ("offset0" if two else "offset", "offset1")]
     if (way == "store" and space != "buffer") or (way == "atomic" and space == "ds"):  # the address stands first
         parts[:2] = parts[1], parts[0]
     made.to = operand(parts[0])

@@ -8,8 +8,6 @@ ones what is assigned to, whose old word is OLD. SCC is the scalar condition cod
 
 from __future__ import annotations
 
-import re
-
 _RELATIONS = {"lt": "<", "eq": "==", "le": "<=", "gt": ">", "ge": ">="}
 
 # "VOP1 Instructions", "VOP2 Instructions", "VOP3 & VOP3SD Instructions": one word in each lane
@@ -155,8 +153,7 @@ BRANCH = {"s_branch": "1", "s_cbranch_scc0": "!w->scc", "s_cbranch_scc1": "w->sc
           "s_cbranch_vccnz": "!is_vcc_zero", "s_cbranch_execz": "is_exec_zero", "s_cbranch_execnz": "!is_exec_zero"}
 
 # "SOPP Instructions" and what goes across lanes or to memory: native/waves.c and native/memory.c have each by its name
-_CONTROL = ["s_endpgm", "s_barrier", "s_waitcnt", "s_waitcnt_vscnt", "s_waitcnt_depctr", "s_wait_loadcnt", "s_wait_dscnt",
-            "s_wait_kmcnt", "s_getpc_b64", "buffer_gl0_inv", "buffer_gl1_inv"]
+_CONTROL = ["s_endpgm", "s_barrier", "s_waitcnt", "s_waitcnt_depctr", "s_getpc_b64", "buffer_gl0_inv", "buffer_gl1_inv"]
 _LANES = ["v_readfirstlane_b32", "v_readlane_b32", "v_writelane_b32", "v_swap_b32"]
 _MEMORY = ["scalar_load", "scratch_load", "scratch_store",
            *(f"{space}_{way}" for space in ("buffer", "global", "ds") for way in ("load", "store", "atomic"))]
@@ -178,26 +175,16 @@ def c_text() -> dict[str, str]:
     numbers = [f"OP_{name.replace(' ', '_')} = {number}" for name, number in NUMBERS.items()]
     numbers += [f"{name} = {number}" for name, number in last.items()] + [f"ATOMIC_{name} = {n}" for name, n in ATOMICS.items()]
 
-    def cases(table: dict[str, str], line: str, sources: tuple[str, ...], others: dict[str, str]) -> str:
-        views = {"S": "((u32){})", "I": "((i32){})", "F": "float_of({})", "Q": "{}"}
+    def cases(table: dict[str, str], line: str) -> str:
+        return "".join(f"case OP_{name.replace(' ', '_')}: {line.format(text)}; break;\n" for name, text in table.items())
 
-        def in_c(found: re.Match[str]) -> str:
-            return views[found[1]].format(sources[int(found[2])]) if found[1] else others[found[0]]
-
-        word = re.compile(r"\b([SIFQ])([012])\b|\b(D|OLD|SCC|BIT)\b")
-        texts = {name: word.sub(in_c, line.format(text)) for name, text in table.items()}
-        return "".join(f"case OP_{name.replace(' ', '_')}: {text}; break;\n" for name, text in texts.items())
-
-    lanes, words = ("a[l]", "b[l]", "c[l]"), ("q[0][l]", "q[1][l]", "q[2][l]")
-    wide = "u64 to = {}; result[l] = (u32)to;"
-    bit, scalars = {"BIT": "(in >> l & 1)"}, {"D": "to", "SCC": "scc", "OLD": "read_scalar(w, i, &i->to)"}
     return {
         "numbers.h": f"enum {{ {', '.join(numbers)} }};\n",
-        "vector.inc": cases(VECTOR, "EACH_LANE result[l] = {}", lanes, bit | {"D": "d[l]"})
-        + cases(CARRYING, f"EACH_LANE {{{{ {wide} bits |= (to >> 32 & 1) << l; }}}}", lanes, bit)
-        + cases(COMPARING, "EACH_LANE bits |= (u64)(({}) != 0) << l", lanes, {}),
-        "wide.inc": cases(WIDE, f"EACH_LANE {{{{ {wide} high[l] = (u32)(to >> 32); }}}}", words, {}),
-        "scalar.inc": cases(SCALAR, "{{ {}; }}", ("first", "second"), scalars),
+        "vector.inc": cases(VECTOR, "EACH_LANE {{ WORDS result[l] = {}; }}")
+        + cases(WIDE, "EACH_LANE {{ WIDE(0) WIDE(1) WIDE(2) const u64 to = {}; result[l] = (u32)to; high[l] = to >> 32; }}")
+        + cases(CARRYING, "EACH_LANE {{ WORDS const u64 to = {}; result[l] = (u32)to; bits |= (to >> 32 & 1) << l; }}")
+        + cases(COMPARING, "EACH_LANE {{ WORDS bits |= (u64)(({}) != 0) << l; }}"),
+        "scalar.inc": cases(SCALAR, "{{ {}; }}"),
         "branch.inc": "".join(f"case OP_{name}: return {text};\n" for name, text in BRANCH.items()),
         "atomic.inc": "".join(f"case {number}: return {ATOMIC[name]};\n" for name, number in ATOMICS.items()),
     }

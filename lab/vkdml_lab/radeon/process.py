@@ -13,7 +13,7 @@ from vkdml_lab.radeon.structures import FINDINGS, NOTED, SETTINGS, Program
 @cache
 def _library() -> ctypes.CDLL:
     found = ctypes.CDLL(os.environ["LD_PRELOAD"].split(":")[0])
-    found.radeon_programs.restype, found.radeon_wait.restype = ctypes.POINTER(Program), ctypes.c_uint64
+    found.radeon_programs.restype, found.radeon_wait.restype = ctypes.c_void_p, ctypes.c_uint64
     return found
 
 
@@ -27,8 +27,8 @@ def programs() -> Iterator[Program]:
     """All that were decoded."""
     at = _library().radeon_programs()
     while at:
-        yield at.contents
-        at = at.contents.next
+        yield (program := Program.from_address(at))
+        at = program.next
 
 
 def found() -> set[str]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import json
-from ctypes import c_int32, c_uint8, c_uint16, c_uint32, c_uint64
+from ctypes import c_int32, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
 from typing import Any
 
-KINDS_OF_OPERANDS = ["NONE", "VECTOR", "SCALAR", "CONSTANT"]
-NONE, VECTOR, SCALAR, CONSTANT = range(4)
+KINDS = {"VECTOR": 1, "SCALAR": 2, "CONSTANT": 3}  # of operands; 0: there is none
+VECTOR, SCALAR, CONSTANT = KINDS.values()
 # Scalar registers with names: their numbers in the machine code, and words
 NAMED = {"vcc": (106, 2), "vcc_lo": (106, 1), "vcc_hi": (107, 1), "ttmp7": (115, 1), "ttmp9": (117, 1), "null": (124, 1),
          "m0": (125, 1), "exec": (126, 2), "exec_lo": (126, 1), "exec_hi": (127, 1), "scc": (253, 1), "src_scc": (253, 1)}
@@ -56,27 +55,27 @@ class Operand(ctypes.Structure):
 
 
 class Instruction(ctypes.Structure):
-    """op: its number in the instruction table. size: bytes of an element in memory. immediate: an offset, or counts to wait
-    for. target: the index that a branch goes to. pc: its address from the program's beginning.
+    """op: its number in the instruction table. size: bytes of an element in memory. immediate: an offset, or how many loads,
+    accesses to shared memory, stores and scalar loads may be left. target: the index that a branch goes to. pc: its address
+    from the program's beginning.
 
     Counts: runs; loaded: bytes, and passed: those of lines that were not in the core's cache; waited: waits for loads
     that were issued since the wait before, from memory, and from shared memory or of scalars; ahead: instructions since those.
     """
 
-    _fields_ = [("op", c_uint16), ("size", c_uint16), ("flags", c_uint32), ("immediate", c_int32 * 2), ("target", c_int32),
+    _fields_ = [("op", c_uint16), ("size", c_uint16), ("flags", c_uint32), ("immediate", c_int32 * 4), ("target", c_int32),
                 ("pc", c_int32), ("to", Operand), ("to2", Operand), ("source", Operand * 3),
                 *((name, c_uint64) for name in ("runs", "loaded", "passed")), ("waited", c_uint64 * 2), ("ahead", c_uint64 * 2)]
 
 
 class Program(ctypes.Structure):
     """A program as it was decoded for the code at an address (va). registers: the most that it names. Its instructions may be
-    changed while nothing is executed.
+    changed while nothing is executed. next: the one decoded before.
     """
 
-
-Program._fields_ = [("next", ctypes.POINTER(Program)), ("va", c_uint64),
-                    *((name, c_uint32) for name in ("wave", "bytes", "number", "count", "registers")),
-                    ("code", ctypes.POINTER(c_uint8)), ("instructions", ctypes.POINTER(Instruction))]
+    _fields_ = [("next", c_void_p), ("va", c_uint64),
+                *((name, c_uint32) for name in ("wave", "bytes", "number", "count", "registers")),
+                ("code", c_void_p), ("instructions", ctypes.POINTER(Instruction))]
 
 
 class Found(ctypes.Structure):
@@ -94,19 +93,19 @@ class Report(ctypes.Structure):
 
 def c_text() -> str:
     """The C of all that is above."""
-    names = {c_uint8: "u8", c_uint16: "u16", c_uint32: "u32", c_int32: "i32", c_uint64: "u64"}
+    names = {c_uint8: "u8", c_uint16: "u16", c_uint32: "u32", c_int32: "i32", c_uint64: "u64", c_void_p: "void *"}
 
     def member(name: str, kind: Any) -> str:
         length, is_pointer = getattr(kind, "_length_", None), hasattr(kind, "contents")
         element = kind._type_ if length or is_pointer else kind
         return f"{names.get(element, element.__name__)} {'*' * is_pointer}{name}{f'[{length}]' if length else ''};"
 
-    registers = {f"{name.upper()}_REG": register for name, (register, _) in NAMED.items()}
-    numbers = {"MOST_FOUND": MOST_FOUND, **MODIFIERS, **FLAGS, **registers}
-    lines = [f"enum {{ {', '.join(row)} }};" for row in (KINDS_OF_OPERANDS, FINDINGS)]
-    lines.append(f"enum {{ {', '.join(f'{name} = {value}' for name, value in numbers.items())} }};")
+    numbers = {**KINDS, **MODIFIERS, **FLAGS, "MOST_FOUND": MOST_FOUND, **{name: n for n, name in enumerate(FINDINGS)},
+               **{f"{name.upper()}_REG": register for name, (register, _) in NAMED.items()}}
+    lines = [f"enum {{ {', '.join(f'{name} = {value}' for name, value in numbers.items())} }};"]
     lines.append(f"static struct {{ long {', '.join(SETTINGS)}; }} settings = {{ {', '.join(map(str, SETTINGS.values()))} }};")
-    lines.append(f"static const char *const SETTINGS[] = {{ {', '.join(json.dumps(name.upper()) for name in SETTINGS)} }};")
+    variables = ", ".join(f'"VKDML_RADEON_{name.upper()}"' for name in SETTINGS)
+    lines.append(f"static const char *const VARIABLES[] = {{ {variables} }};")
     for one in (Operand, Instruction, Program, Found, Report):
         members = " ".join(member(*field[:2]) for field in one._fields_)
         lines.append(f"typedef struct {one.__name__} {one.__name__}; struct {one.__name__} {{ {members} }};")

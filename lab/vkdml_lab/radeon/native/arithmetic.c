@@ -10,11 +10,7 @@ static inline u32 reversed(u32 word) {
     for (int n = 0; n < 32; n++) to |= (word >> n & 1) << (31 - n);
     return to;
 }
-static u64 replicated(u32 word) {  // each bit twice
-    u64 to = 0;
-    for (int n = 0; n < 32; n++) to |= (word >> n & 1 ? 3ull : 0) << 2 * n;
-    return to;
-}
+static inline u64 replicated(u32 word) { return 3 * _pdep_u64(word, 0x5555555555555555ull); }  // each bit twice
 static inline u32 field(u32 word, u32 from, u32 bits) { return word >> from & (bits >= 32 ? ~0u : (1u << bits) - 1); }
 static inline u32 signed_field(u32 word, u32 from, u32 bits) {
     const u32 left = bits >= 32 ? 0 : 32 - bits;

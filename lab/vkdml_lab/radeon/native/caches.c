@@ -4,9 +4,7 @@ enum { MOST_CORES = 2048 };
 typedef struct { u64 line, filled; u8 data[LINE_BYTES]; } Line;
 static Line lines[MOST_CORES][LINES];           // of each core
 static u64 cleaned[MOST_CORES];                 // when each core's cache was invalidated last
-static u64 all_cleaned, scalars_cleaned;        // the same of all cores, and of the caches of scalars
-
-static inline u64 cleaned_at(int core) { return cleaned[core] > all_cleaned ? cleaned[core] : all_cleaned; }
+static u64 scalars_cleaned;                     // the same of the caches of scalars
 
 static Range *memory_at(const Wave *w, Instruction *i, u64 va, u64 bytes) {
     const int shared = i && is_shared(i);
@@ -26,7 +24,7 @@ static int look(Wave *w, Instruction *i, u64 va, View *view) {
     const u8 *memory = view->from = view->range->host + (number * LINE_BYTES - view->range->va);
     if (is_shared(i) || i->op == OP_scalar_load) return 1;
     Line *kept = &lines[w->core][number % LINES];
-    const int is_kept = kept->line == number && kept->filled >= cleaned_at(w->core);
+    const int is_kept = kept->line == number && kept->filled >= cleaned[w->core];
     view->from = kept->data;
     if (!settings.caches || i->flags & GLC) {
         if (is_kept) kept->line = 0;
@@ -45,7 +43,7 @@ static inline u32 load(Wave *w, Instruction *i, u64 stamp, u64 va, View *view) {
     memcpy(&word, view->from + va % LINE_BYTES, i->size);
     Word *used = &view->range->words[(va - view->range->va) / 4];
     const int scalar = i->op == OP_scalar_load, core = scalar ? -1 : w->core;
-    const u64 when = used->written >> TIME, clean = scalar ? scalars_cleaned : i->flags & GLC ? ~0ull : cleaned_at(core);
+    const u64 when = used->written >> TIME, clean = scalar ? scalars_cleaned : i->flags & GLC ? ~0ull : cleaned[core];
     const int by_another = when <= began || (int)(used->written >> (PLACE + 5) & 2047) != core;
     if (is_shared(i) && !used->written) found(UNWRITTEN_LDS, i, va);
     if (!is_shared(i) && when > clean && by_another && settings.caches && !gave_up) found(STALE, i, va);

@@ -38,7 +38,7 @@ static inline u64 stamp_at(u64 stamp, u64 va, u32 size) { return stamp | (((1u <
 // Until when the wave's accesses of each kind are over, or ordered in its workgroup
 static void find_over(const Wave *w, int in_group, u64 *over) {
     for (int kind = 0; kind < KINDS; kind++) over[kind] = now;
-    for (const Queue *q = w->queues; q < w->queues + QUEUES; q++)
+    for (const Queue *q = w->queues; q < w->queues + KINDS; q++)
         for (int n = 0; n < q->count; n++) {
             const Pending *p = q->of[n];
             u64 *until = &over[kind_of(p)];
@@ -47,8 +47,8 @@ static void find_over(const Wave *w, int in_group, u64 *over) {
 }
 
 static void join(u64 **to, const u64 *from) {
-    if (!*to) *to = calloc(QUEUES * wave_count, sizeof **to);
-    for (u32 n = 0; from && n < QUEUES * wave_count; n++) (*to)[n] = from[n] > (*to)[n] ? from[n] : (*to)[n];
+    if (!*to) *to = calloc(KINDS * wave_count, sizeof **to);
+    for (u32 n = 0; from && n < KINDS * wave_count; n++) (*to)[n] = from[n] > (*to)[n] ? from[n] : (*to)[n];
 }
 
 static void meet_at_barrier(Group *group) {
@@ -64,8 +64,8 @@ static void release(const Wave *w, u64 va) {
     find_over(w, 0, mine);
     join(to, w->clock ? w->clock : w->group->clock);
     for (const Wave *of = w->group->waves; of < w->group->waves + w->group->wave_count; of++)
-        for (int kind = 0; kind < QUEUES; kind++) {
-            u64 *until = &(*to)[QUEUES * (of - all_waves) + kind], over = of == w ? mine[kind] : of->over[kind];
+        for (int kind = 0; kind < KINDS; kind++) {
+            u64 *until = &(*to)[KINDS * (of - all_waves) + kind], over = of == w ? mine[kind] : of->over[kind];
             if (over > *until) *until = over;
         }
     has_released = 1;
@@ -103,7 +103,7 @@ static int is_before(const Wave *w, u64 earlier, int kind) {
     const u64 when = earlier >> TIME, place = earlier >> PLACE & 0xffff, *clock = w->clock ? w->clock : w->group->clock;
     const Wave *of = &all_waves[(place >> 6) * group_waves + (place & 31)];
     if (of->group == w->group && when > w->group->began) return of == w || when <= of->ordered[kind];
-    return clock && when <= clock[QUEUES * (of - all_waves) + kind];
+    return clock && when <= clock[KINDS * (of - all_waves) + kind];
 }
 
 static int check_race(const Wave *w, Instruction *i, u64 at, u64 earlier, int kind, u64 mine) {
@@ -134,7 +134,7 @@ static inline int touch(const Wave *w, Instruction *i, u64 at, Word *word, int w
 static void forget(void) {  // at the end of a dispatch: clocks, and what waves that did not end have under way
     for (int n = 0; n < RELEASED; n++) free(released[n]), released[n] = NULL;
     for (Wave *w = all_waves; w < all_waves + wave_count; w++) {
-        for (Queue *q = w->queues; q < w->queues + QUEUES; q++) while (q->count) free(q->of[--q->count]);
+        for (Queue *q = w->queues; q < w->queues + KINDS; q++) while (q->count) free(q->of[--q->count]);
         free(w->clock);
         if (!w->index) free(w->group->clock);
     }

@@ -8,11 +8,8 @@ PUBLIC void radeon_set(int number, long value) {
 
 __attribute__((constructor)) static void load_library(void) {
     if (getenv("VKDML_RADEON")) pthread_atfork(before_fork, in_parent, in_child);
-    for (int n = 0; n < (int)(sizeof SETTINGS / sizeof *SETTINGS); n++) {
-        char name[64];  // VKDML_RADEON_SEED and so on
-        snprintf(name, sizeof name, "VKDML_RADEON_%s", SETTINGS[n]);
-        if (getenv(name)) radeon_set(n, atol(getenv(name)));
-    }
+    for (int n = 0; n < (int)(sizeof VARIABLES / sizeof *VARIABLES); n++)
+        if (getenv(VARIABLES[n])) radeon_set(n, atol(getenv(VARIABLES[n])));
 }
 
 PUBLIC Program *radeon_programs(void) { return programs; }

@@ -2,8 +2,7 @@
 // addresses, submissions, which another thread executes in their order, and the objects that tell of their end.
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <stdarg.h>
-#include <sys/ioctl.h>
+#include <linux/ioctl.h>
 #include <sys/stat.h>
 
 enum { GEM_CLOSE = 0x09, GET_CAP = 0x0c, CREATE = 0x40, INFO = 0x45, MMAP = 0x41, SUBMIT = 0x44, VA = 0x48, SYNC_CREATE = 0xbf,
@@ -15,7 +14,6 @@ enum { CHUNK_COMMANDS = 1, CHUNK_SIGNAL = 9, WAIT_ALL = 1, MOST = 1 << 16, RING 
 #define MOST_BYTES (3ull << 30)  // the shim has one more, and no way to say that there is none left
 
 // The kernel's structures (amdgpu_drm.h, drm.h), as far as they are looked at
-typedef struct { u64 size, alignment, domains, flags; } Create;           // answers with the handle
 typedef struct { u32 handle, pad, operation, flags; u64 address, offset, size; } Mapping;
 typedef struct { u32 id, words; void *data; } Chunk;
 typedef struct { u32 context, list, chunks, flags; Chunk **at; } Submission;  // answers with its number
@@ -175,7 +173,7 @@ static void become_rdna4(const Question *asked) {
 
 static int locked_call(int fd, unsigned long kind, void *argument, Call *next) {
     const u32 number = _IOC_NR(kind);
-    const u64 size = number == CREATE ? ((Create *)argument)->size : 0;
+    const u64 size = number == CREATE ? *(u64 *)argument : 0;  // the answer is a handle
     pthread_t thread;
     if (!has_thread) has_thread = !pthread_create(&thread, NULL, executes, NULL);
     if (number == GET_CAP && *(u64 *)argument == ADDFB2_MODIFIERS) return ((u64 *)argument)[1] = 0;  // the shim would print
@@ -194,12 +192,8 @@ static int locked_call(int fd, unsigned long kind, void *argument, Call *next) {
     return result;
 }
 
-__attribute__((visibility("default"))) int ioctl(int fd, unsigned long kind, ...) {
+__attribute__((visibility("default"))) int ioctl(int fd, unsigned long kind, void *argument) {
     static Call *next;
-    va_list list;
-    va_start(list, kind);
-    void *argument = va_arg(list, void *);
-    va_end(list);
     if (!next) next = (Call *)dlsym(RTLD_NEXT, "ioctl");
     if (_IOC_TYPE(kind) != 'd' || !getenv("VKDML_RADEON")) return next(fd, kind, argument);
     pthread_mutex_lock(&lock);

@@ -8,8 +8,7 @@ static void perform(Wave *w, Pending *p) {  // reads or writes memory
     if (p->stamp) return;
     set_time(w, p);
     const Queue *shared = &w->queues[SHARED];
-    for (int n = 0; is_shared(i) && n < shared->count && shared->of[n] != p; n++)  // in their order
-        if (is_shared(shared->of[n]->i)) perform(w, shared->of[n]);
+    for (int n = 0; is_shared(i) && n < shared->count && shared->of[n] != p; n++) perform(w, shared->of[n]);  // in their order
     const u32 half = i->flags & TWO ? p->words / 2 : p->words;  // of words behind the first address
     for (int l = 0; l < w->width; l++)
         for (u32 k = 0; p->mask >> l & 1 && k < p->words; k++) {
@@ -37,28 +36,16 @@ static void finish(Wave *w, Pending *p) {  // registers get what was loaded
     free(p);
 }
 
-// Whether a wait is for this one. of: the loads that RDNA 4 counts apart, of scalars or of shared memory; KINDS for a count of
-// both, which says nothing of scalar loads above 0
-static int is_counted(const Pending *p, int left, int of) {
-    const int is_scalar = p->i->op == OP_scalar_load;
-    return of == SCALAR_LOADS ? is_scalar : !is_scalar || (of == KINDS && !left);
-}
-
 // Until so many are left. Returns when the youngest of those waited for was issued, or 0
-static u64 wait_until(Wave *w, int kind, int left, int of) {
+static u64 wait_until(Wave *w, int kind, int left) {
     Queue *q = &w->queues[kind];
-    int ordered = 0;
     u64 youngest = 0;
-    for (int n = 0; n < q->count; n++) ordered += is_counted(q->of[n], left, of);
-    for (int n = 0; n < q->count && ordered > left;) {
-        Pending *p = q->of[n];
-        if (!is_counted(p, left, of)) n++;
-        else {
-            perform(w, p);
-            if (p->loads && p->issued > youngest) youngest = p->issued;
-            memmove(&q->of[n], &q->of[n + 1], (--q->count - n) * sizeof *q->of);
-            finish(w, p), ordered--;
-        }
+    while (q->count > left) {
+        Pending *p = q->of[0];
+        perform(w, p);
+        if (p->loads && p->issued > youngest) youngest = p->issued;
+        memmove(q->of, q->of + 1, --q->count * sizeof *q->of);
+        finish(w, p);
     }
     return youngest;
 }
@@ -87,18 +74,13 @@ static void some_store(Wave *w) {
 // "S_WAITCNT_DEPCTR" vm_vsrc(0): all accesses have left the wave. A core keeps their order, but a workgroup's waves may be on
 // two. That other cores may see them later, clocks find
 static void send_all(Wave *w) {
-    for (const Queue *q = w->queues; q < w->queues + QUEUES; q++)
-        for (int n = 0; n < q->count; n++) {
-            Pending *p = q->of[n];
-            if (kind_of(p) == SCALAR_LOADS) continue;
-            perform(w, p);
-            p->sent = 1;
-        }
+    for (const Queue *q = w->queues; q < w->queues + SCALAR_LOADS; q++)
+        for (int n = 0; n < q->count; n++) perform(w, q->of[n]), q->of[n]->sent = 1;
 }
 
 static Pending *issue(Wave *w, int kind, Instruction *i, u64 lanes, u32 words, int loads) {
     Queue *q = &w->queues[kind];
-    if (q->count == MOST_PENDING) wait_until(w, kind, 0, KINDS);
+    if (q->count == MOST_PENDING) wait_until(w, kind, 0);
     Pending *p = malloc(sizeof *p);
     p->i = i, p->mask = lanes, p->words = words, p->loads = loads, p->sent = 0;
     p->stamp = 0, p->issued = w->steps + 1;
@@ -109,7 +91,7 @@ static void scalar_load(Wave *w, Instruction *i) {
     const Operand *base = &i->source[0];
     const u64 va = read_scalar(w, i, base) & ADDRESS, offset = (u64)(i64)i->immediate[0] + read_scalar(w, i, &i->source[1]);
     const u64 limit = base->words == 4 ? w->s[base->reg + 2] : ~0ull;  // of a descriptor
-    Pending *p = issue(w, SHARED, i, (1ull << i->to.words) - 1, 1, 1);  // a word in each lane
+    Pending *p = issue(w, SCALAR_LOADS, i, (1ull << i->to.words) - 1, 1, 1);  // a word in each lane
     for (u32 k = 0, r = i->to.reg; k < i->to.words; k++, r++) {
         const u64 at = (offset & ~3ull) + 4 * k;
         const int is_inside = at + 4 <= limit || limit == ~0ull;

@@ -74,7 +74,7 @@ static void copy(const u32 *body) {  // DMA_DATA
 static void invalidate(int scalars, int vectors) {
     now++;
     if (scalars) scalars_cleaned = now;
-    if (vectors) all_cleaned = now;
+    for (int n = 0; vectors && n < MOST_CORES; n++) cleaned[n] = now;
 }
 
 static void execute(u64 va, u64 bytes);
@@ -132,7 +132,8 @@ static void execute(u64 va, u64 bytes) {
 
 // The kernel waits for the submission before, and invalidates all caches
 static void submitted(u64 va, u64 bytes) {
-    settled = all_cleaned = scalars_cleaned = ++now;
+    invalidate(1, 1);
+    settled = now;
     execute(va, bytes);
     send_report();
 }

@@ -37,7 +37,7 @@ typedef struct {
 } Pending;
 typedef struct { Pending *of[MOST_PENDING]; int count; } Queue;
 
-enum { LOADS, SHARED, STORES, QUEUES, SCALAR_LOADS = QUEUES, KINDS };  // vmcnt, lgkmcnt (scalar loads, too), vscnt
+enum { LOADS, SHARED, STORES, SCALAR_LOADS, KINDS };  // RDNA 4's loadcnt, dscnt, storecnt and kmcnt
 
 // due: loads under way. waited: the steps until the last waits. ordered, over: at the last barrier, until when its accesses of
 // each kind were; clock: until when others' are, if it knows more than its workgroup
@@ -48,7 +48,7 @@ typedef struct {
     u32 pace, s[SCALARS];
     u64 steps, waited[2], ordered[KINDS], over[KINDS], *clock;
     u8 scalar_written[SCALARS], scalar_due[SCALARS], written[VECTORS], due[VECTORS];
-    Queue queues[QUEUES];
+    Queue queues[KINDS];
     u32 v[VECTORS][MOST_LANES], scratch[SCRATCH_WORDS][MOST_LANES];  // memory of the system's only where they are used
 } Wave;
 enum { RUNS, AT_BARRIER, OVER };

@@ -22,7 +22,7 @@ static inline void set_exec(Wave *w, u64 lanes) {
 static int is_due(const Wave *w, const Queue *q, u32 reg, u64 lanes) {
     for (int n = 0; n < q->count; n++) {
         const Operand *to = &q->of[n]->i->to;
-        if (to->kind == VECTOR && q->of[n]->loads && reg - to->reg < to->words && q->of[n]->mask & lanes) return 1;
+        if (q->of[n]->loads && reg - to->reg < to->words && q->of[n]->mask & lanes) return 1;
     }
     return 0;
 }
@@ -60,16 +60,10 @@ static void write_scalar(Wave *w, Instruction *i, const Operand *o, u64 value) {
     }
 }
 
-static u64 read_lanes(Wave *w, Instruction *i, const Operand *o) {  // a bit of each lane
-    Operand mask = *o;
-    mask.words = w->width / 32;
-    return read_scalar(w, i, &mask) & (w->width == 64 ? ~0ull : LOW32);
-}
-
 // A source's word in each lane, with its modifiers: the register's own memory if there are none
 static const u32 *read_vector(Wave *w, Instruction *i, const Operand *o, u32 *copy) {
     if (o->kind == VECTOR) {
-        check_vector(w, i, o->reg, 1);
+        check_vector(w, i, o->reg, o->words);
         if (!o->modifiers && !o->bits) return w->v[o->reg];
         memcpy(copy, w->v[o->reg], sizeof w->v[0]);
     } else {
@@ -89,11 +83,10 @@ static const u32 *read_vector(Wave *w, Instruction *i, const Operand *o, u32 *co
 static void write_vector(Wave *w, Instruction *i, u32 reg, const u32 *words) {
     if (w->due[reg]) check_due(w, EARLY_WRITE, i, reg);
     const u64 lanes = exec_of(w);
+    const u32 wrong = broken(i, OF_LANES);
     w->written[reg] = 1;
-    if (lanes == (w->width == 64 ? ~0ull : LOW32)) memcpy(w->v[reg], words, w->width * sizeof *words);
+    if (lanes == (w->width == 64 ? ~0ull : LOW32) && !wrong) memcpy(w->v[reg], words, w->width * sizeof *words);
     else
         for (int l = 0; l < w->width; l++)
-            if (lanes >> l & 1) w->v[reg][l] = words[l];
-    for (int l = 0; broken(i, 1) && l < w->width; l++)
-        if (lanes >> l & 1) w->v[reg][l] ^= OF_LANES;
+            if (lanes >> l & 1) w->v[reg][l] = words[l] ^ wrong;
 }

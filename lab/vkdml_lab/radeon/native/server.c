@@ -27,16 +27,6 @@ static int request(u32 kind, u32 wave, void *data, u32 bytes) {
     return transfer(header, sizeof header, 1) && transfer(data, bytes, 1);
 }
 
-// The code's length: behind it the driver puts words of "S_CODE_END"
-static u32 code_bytes(const u32 *code, u64 most) {
-    enum { CODE_END = (int)0xbf9f0000, IN_A_ROW = 4 };
-    for (u32 n = 0, ends = 0; n < most / 4; n++) {
-        ends = code[n] == (u32)CODE_END ? ends + 1 : 0;
-        if (ends == IN_A_ROW) return 4 * (n + 1 - IN_A_ROW);
-    }
-    return (u32)most;
-}
-
 static Program *program_at(u64 va, u32 wave) {  // without instructions where it is refused
     const Range *range = range_of(va, 4);
     if (!range) return NULL;
@@ -45,7 +35,9 @@ static Program *program_at(u64 va, u32 wave) {  // without instructions where it
     for (Program *p = programs; p; p = p->next)
         if (p->va == va && p->wave == wave && p->bytes <= left && !memcmp(p->code, code, p->bytes)) return p;
     Program *p = calloc(1, sizeof *p);
-    p->next = programs, p->va = va, p->wave = wave, p->bytes = code_bytes((u32 *)code, left);
+    static const u32 ends[] = {0xbf9f0000, 0xbf9f0000, 0xbf9f0000, 0xbf9f0000};  // "S_CODE_END", behind the code
+    const u8 *end = memmem(code, left, ends, sizeof ends);
+    p->next = programs, p->va = va, p->wave = wave, p->bytes = (u32)(end ? end - code : (i64)left);
     p->code = memcpy(malloc(p->bytes), code, p->bytes);
     u32 answer[3];  // its number, how many instructions, and how many vector registers
     if (!request(DECODE, wave, p->code, p->bytes) || !transfer(answer, sizeof answer, 0)) return NULL;

@@ -18,18 +18,23 @@ static void across_lanes(Wave *w, Instruction *i, u32 *result, u32 *second) {
     else if (i->op == OP_v_writelane_b32)
         w->v[i->to.reg][lane] = (u32)read_scalar(w, i, from), w->written[i->to.reg] = 1;
     else {  // "V_SWAP_B32"
-        memcpy(result, read_vector(w, i, from, result), MOST_LANES * sizeof *result);
         memcpy(second, read_vector(w, i, &i->to, second), MOST_LANES * sizeof *second);
-        write_vector(w, i, i->to.reg, result);
+        write_vector(w, i, i->to.reg, read_vector(w, i, from, result));
         write_vector(w, i, from->reg, second);
     }
 }
 
-// "S_WAITCNT", counting waits for loads that were issued since the last one, and the instructions since the youngest
-static void wait_for_loads(Wave *w, Instruction *i, int kind, int left, int of) {
-    const u64 youngest = wait_until(w, kind, left, of);
-    if (youngest <= w->waited[kind]) return;  // a wait behind it has seen it come
-    i->waited[kind]++, i->ahead[kind] += w->steps - youngest, w->waited[kind] = w->steps;
+// Waits for each kind until so many are left. It counts waits for loads that were issued since the last one, and
+// instructions since the youngest
+static void wait_for_counts(Wave *w, Instruction *i) {
+    u64 youngest[2] = {0};
+    for (int kind = 0; kind < KINDS; kind++) {
+        const u64 issued = wait_until(w, kind, i->immediate[kind]);
+        if (issued > youngest[kind != LOADS]) youngest[kind != LOADS] = issued;
+    }
+    for (int n = 0; n < 2; n++)
+        if (youngest[n] > w->waited[n])  // a wait before it has not seen it come
+            i->waited[n]++, i->ahead[n] += w->steps - youngest[n], w->waited[n] = w->steps;
 }
 
 static void other(Wave *w, Instruction *i, u32 *result, u32 *second, const Dispatch *d) {
@@ -37,18 +42,12 @@ static void other(Wave *w, Instruction *i, u32 *result, u32 *second, const Dispa
     case OP_nothing: case OP_buffer_gl1_inv: break;  // a GPU's middle cache has nothing that its first one had not
     case OP_buffer_gl0_inv: cleaned[w->core] = ++now; break;
     case OP_s_endpgm:
-        for (int n = 0; n < QUEUES; n++) wait_until(w, n, 0, KINDS);
+        for (int kind = 0; kind < KINDS; kind++) wait_until(w, kind, 0);
         free(w->clock);
         w->state = OVER, w->clock = NULL;
         break;
     case OP_s_barrier: if (d->waves > 1) w->state = AT_BARRIER; break;
-    case OP_s_waitcnt:
-        for (int kind = LOADS; kind <= SHARED; kind++) wait_for_loads(w, i, kind, i->immediate[kind], KINDS);
-        break;
-    case OP_s_wait_loadcnt: wait_for_loads(w, i, LOADS, i->immediate[0], KINDS); break;
-    case OP_s_wait_dscnt: wait_for_loads(w, i, SHARED, i->immediate[0], SHARED); break;
-    case OP_s_wait_kmcnt: wait_for_loads(w, i, SHARED, i->immediate[0], SCALAR_LOADS); break;
-    case OP_s_waitcnt_vscnt: wait_until(w, STORES, i->immediate[0], KINDS); break;
+    case OP_s_waitcnt: wait_for_counts(w, i); break;
     case OP_s_waitcnt_depctr: if (!(i->immediate[0] >> 2 & 7) && !(d->wgp && d->waves > 1)) send_all(w); break;
     case OP_s_getpc_b64: write_scalar(w, i, &i->to, d->program->va + i->pc + 4); break;
     case OP_scalar_load: scalar_load(w, i); break;
@@ -66,20 +65,18 @@ static void step(Wave *w, const Dispatch *d) {
     i->runs++;
     if (w->queues[STORES].count && draw() % (settings.late == 2 ? 1024 : 16) == 0) some_store(w);
     if (i->op <= LAST_VECTOR) {
-        vector(w, i, result);
+        vector(w, i, result, NULL);
         if (i->flags & DUAL) {  // both read before one writes
-            vector(w, i + 1, second);
+            vector(w, i + 1, second, NULL);
             write_vector(w, i + 1, i[1].to.reg, second);
             next++;
         }
         write_vector(w, i, i->to.reg, result);
-    } else if (i->op <= LAST_WIDE) {
-        wide_of(w, i, result, second);
-        write_vector(w, i, i->to.reg, result);
-        write_vector(w, i, i->to.reg + 1, second);
     } else if (i->op <= LAST_COMPARING) {
-        const u64 bits = vector(w, i, result);
-        if (i->op <= LAST_CARRYING) write_vector(w, i, i->to.reg, result), write_scalar(w, i, &i->to2, bits);
+        const u64 bits = vector(w, i, result, second);
+        if (i->op <= LAST_CARRYING) write_vector(w, i, i->to.reg, result);
+        if (i->op <= LAST_WIDE) write_vector(w, i, i->to.reg + 1, second);
+        else if (i->op <= LAST_CARRYING) write_scalar(w, i, &i->to2, bits);
         else if (i->flags & SETS_EXEC) set_exec(w, bits ^ broken(i, OF_SCALARS));
         else write_scalar(w, i, &i->to, bits);
     } else if (i->op <= LAST_SCALAR)
@@ -159,13 +156,9 @@ static void run_waves(const Dispatch *d) {
     while (living && !(report.kinds >> FAULT)) {
         const u32 drawn = draw() % living;
         Wave *w = &live[drawn]->waves[draw() % d->waves];
-        Instruction *i = NULL;
         if (w->state != RUNS || draw() % 1000 > w->pace) continue;
-        for (int burst = bursts[draw() % 6]; burst && w->state == RUNS; burst--, w->steps++, report.executed++) {
-            i = &d->program->instructions[w->pc];
-            step(w, d);
-        }
-        if (w->steps > (u64)settings.budget) found(ENDLESS, i, w->steps);
+        for (int burst = bursts[draw() % 6]; burst && w->state == RUNS; burst--, w->steps++, report.executed++) step(w, d);
+        if (w->state != OVER && w->steps > (u64)settings.budget) found(ENDLESS, &d->program->instructions[w->pc], w->steps);
         if (w->state == RUNS || meet(w->group)) continue;
         if (next < total) start_group(w->group, d, order[next++]);
         else live[drawn] = live[--living];
