@@ -18,7 +18,7 @@ from typing import NamedTuple
 Breaches = Iterator[tuple[Path, int, str]]
 
 # The lines and files that src may have. When src shrinks, lower them; never raise them.
-MOST_LINES, MOST_FILES = 17_450, 106
+MOST_LINES, MOST_FILES = 17_200, 106
 
 # The parts of each package, from the lowest: a part imports only parts on its own line or on lines above it here
 LAYERS = {

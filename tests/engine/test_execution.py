@@ -176,36 +176,6 @@ def test_networks_of_other_shapes_share_buffers(device, values):
     assert made["first"] == made["second"]
 
 
-def test_a_carried_state_stays_on_the_device(device, values):
-    """Zeros at first; then the last execution's; and what the host writes and reads between them."""
-    desc = vkdml.DML_RNN_OPERATOR_DESC(
-        InputTensor=tensor(1, 1, B, I), WeightTensor=tensor(1, 1, H, I), RecurrenceTensor=tensor(1, 1, H, H),
-        HiddenInitTensor=tensor(1, 1, B, H), OutputSingleTensor=tensor(1, 1, B, H),
-        ActivationDescs=[vkdml.DML_ACTIVATION_TANH_OPERATOR_DESC()], Direction=vkdml.DML_RECURRENT_NETWORK_DIRECTION.FORWARD)
-    node = Node(device.create_operator(desc).problem, {"InputTensor": "x", "WeightTensor": "w0", "RecurrenceTensor": "r0",
-                                              "HiddenInitTensor": "h", "OutputSingleTensor": "h'"})
-    chain = Execution(device.gpu, device.share, [node], [], carried={"h'": "h"})
-    given = values["x"]
-    expected = reference.rnn(given, values["w0"], values["r0"])[0]
-    for start in (None, np.zeros((1, B, H), np.float32)):
-        if start is not None:
-            chain.write("h", start)
-        for t in range(T):
-            chain.run(values | {"x": given[t:t + 1]}, {})
-            np.testing.assert_allclose(chain.read("h'", (1, B, H), np.float32), expected[t], atol=1e-5)
-
-
-def test_making_it_ready_leaves_what_is_carried(device):
-    """An execution that compiles something runs once."""
-    stream = vkdml.RNN(*(np.full(shape, 0.5, np.float32) for shape in ((1, 2, 2), (1, 2, 2)))).stream()
-    stream.step(np.ones((1, 2), np.float32))
-    before, made = stream.state["initial_h"], device.gpu.pipelines_made
-    device.gpu.store.clear()
-    stream._prepare()
-    assert device.gpu.pipelines_made > made
-    np.testing.assert_array_equal(stream.state["initial_h"], before)
-
-
 def test_recent_drops_what_was_not_asked_for_the_longest():
     recent = Recent(2)
     for key in ("a", "b", "a", "c"):
@@ -214,28 +184,6 @@ def test_recent_drops_what_was_not_asked_for_the_longest():
     recent.drop("b")
     recent.drop("no such key")
     assert len(recent._values) == 1
-
-
-@pytest.mark.parametrize("fails_at", [1, 2])
-def test_a_carried_state_outlives_preparing_that_fails(device, monkeypatch, fails_at):
-    """Each of the two recordings may run out of memory."""
-    desc = vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC(InputTensor=tensor(1, 1, 1, 4), OutputTensor=tensor(1, 1, 1, 4))
-    node = Node(device.create_operator(desc).problem, {"InputTensor": "h", "OutputTensor": "h'"})
-    chain = Execution(device.gpu, device.share, [node], [], carried={"h'": "h"})
-    state = np.arange(4, dtype=np.float32)
-    chain.write("h", state)
-    calls, prepared = [], Execution._prepared
-
-    def failing(*arguments):
-        calls.append(arguments)
-        if len(calls) == fails_at:
-            raise vkdml.OutOfMemoryError
-        return prepared(*arguments)
-
-    monkeypatch.setattr(Execution, "_prepared", failing)
-    with pytest.raises(vkdml.OutOfMemoryError):
-        chain.prepare({})
-    np.testing.assert_array_equal(chain.read("h", (4,), np.float32), state)
 
 
 @pytest.mark.parametrize(("name", "change", "message"), [
@@ -251,14 +199,6 @@ def test_an_input_of_another_size_is_refused(device, values, name, change, messa
             run(single, values | {name: change(values[name])})
         assert bool(single._commands) != first
         np.testing.assert_allclose(run(single, values), reference.rnn(values["x"], values["w0"], values["r0"])[0], atol=1e-5)
-
-
-def test_a_carried_state_of_another_size_is_refused(device):
-    node = relu_node(device, (1, 1, 1, 4), ("h", "h'"))
-    chain = Execution(device.gpu, device.share, [node], [], carried={"h'": "h"})
-    with pytest.raises(vkdml.InvalidArgumentError, match="h: found 12 bytes; expected 16 bytes"):
-        chain.write("h", np.ones(3, np.float32))
-    np.testing.assert_array_equal(chain.read("h", (4,), np.float32), np.zeros(4))
 
 
 def test_a_node_that_reads_more_than_another_computes_is_refused(device):

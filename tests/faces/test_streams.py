@@ -5,7 +5,6 @@ import pytest
 
 import vkdml
 from tests.faces.test_layers import GATES, B, H, I, make, states, weights
-from vkdml.engine.vulkan.gpu import Buffer
 from vkdml_lab.suite.support import DTYPES, TOLERANCES, options
 
 pytestmark = pytest.mark.device
@@ -95,18 +94,6 @@ def test_reset_and_streams_side_by_side():
     first.reset()
     assert not first.state["initial_h"].any()
     np.testing.assert_array_equal(first.step(x), y)
-
-
-def test_the_state_stays_on_the_device(monkeypatch):
-    stream, x = vkdml.LSTM(**weights("LSTM")).stream(B), make(T, B, I)
-    stream.step(x[0])
-    touched = []
-    put, take = Buffer._put, Buffer._take
-    monkeypatch.setattr(Buffer, "_put", lambda self, *given: (touched.append(given[0].size), put(self, *given))[1])
-    monkeypatch.setattr(Buffer, "_take", lambda self, *given: (touched.append(int(np.prod(given[0]))), take(self, *given))[1])
-    stream.step(x[1])
-    stream.step(x[2:4])
-    assert touched == [B * I, B * H, 2 * B * I, 2 * B * H]
 
 
 def test_it_goes_on_after_all_that_is_kept_was_dropped(device):

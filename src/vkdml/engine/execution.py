@@ -86,15 +86,13 @@ class Execution:
     one of them. All executions on the device share pipelines, packed weights and buffers.
 
     share: decides which runs are checked. contents: the weights last seen; executions that differ in T and B only share it.
-    carried: for each output that the next run starts with, the input that it becomes; zeros at first. carrier: an execution
-    whose carried tensors this one shares. constants: arrays of inputs that never change, by name; other names are ignored.
+    constants: arrays of inputs that never change, by name; other names are ignored.
 
     inputs: the names that each run must pass. weight_names: the names that a run may leave out if they have not changed.
     """
 
     def __init__(self, gpu: Gpu, share: Share, nodes: Sequence[Node], outputs: Iterable[str], options: Options = Options(),
-                 contents: Contents | None = None, carried: Mapping[str, str] = {}, carrier: Execution | None = None,
-                 constants: Mapping[str, np.ndarray] = {}) -> None:
+                 contents: Contents | None = None, constants: Mapping[str, np.ndarray] = {}) -> None:
         self.gpu, self._share, self._is_verified = gpu, share, bool(share.share)
         self._nodes = [(Compiled(gpu, problem, options, self._is_verified), names) for problem, names in nodes]
         self._name = nodes[0].problem.operator  # for errors
@@ -109,12 +107,11 @@ class Execution:
         self._sizes = self._buffer_sizes()
         self._constants = {name: (("constant", digest({"": array})), array)
                            for name, array in constants.items() if name in self._sizes}
-        self.inputs = sorted(self._sizes.keys() - computed - set(carried.values()) - self._constants.keys())
+        self.inputs = sorted(self._sizes.keys() - computed - self._constants.keys())
         self._read = list(outputs)  # the host reads them after each run
         self._on_host = self._sizes.keys() if self._is_verified else {*self.inputs, *self._read}
         checked = {names.get(problem.checked_input or "") for problem, names in nodes}
         self._only_written = set() if self._is_verified else set(self.inputs) - checked - set(self._read)
-        self._carried: Carried = carrier._carried if carrier else Carried(gpu, self._name, carried, self._sizes)
         self._let_go()
 
     def _let_go(self) -> None:
@@ -123,7 +120,7 @@ class Execution:
         self._buffers: dict[str, Buffer] = {}
         self._packed: dict[int, tuple[Hashable, Weights]] = {}  # the weights by node, with their keys in the store
         self._version: int | None = None  # the version of the contents that are packed
-        self._commands: dict[tuple[int, bool], Commands] = {}  # by turn of the carried tensors, and is_checked
+        self._commands: dict[bool, Commands] = {}  # by is_checked
 
     def _needed_bytes(self, nodes: Sequence[Node]) -> dict[str, int]:
         """Return the bytes that the kernels read of each tensor, by name.
@@ -192,7 +189,6 @@ class Execution:
                     self._buffers[name]._put(memory)
                 commands.execute()
                 self._tell(begin, made)
-                self._carried.advance()
                 return {name: self._buffers[name]._take(shape, dtype) for name, (shape, dtype) in results.items()}
             finally:
                 self.gpu.lock.is_computing = False
@@ -202,31 +198,17 @@ class Execution:
         drivers compile at the first dispatch.
         """
         with self.gpu.lock:
-            begin, made, turn = time.perf_counter(), self.gpu.pipelines_made, self._carried.turn
-            try:
-                for _ in range(self._carried.turns):
-                    self._prepared(weights, False).prepare()
-                    self._carried.advance()
-                self._carried.turn = turn
-                if self.gpu.pipelines_made > made:
-                    self.run({name: np.zeros(self._sizes[name], np.uint8) for name in self.inputs}, {})
-                    self._tell(begin, made)
-            finally:
-                self._carried.turn = turn  # carried tensors stay, whatever failed
+            begin, made = time.perf_counter(), self.gpu.pipelines_made
+            self._prepared(weights, False).prepare()
+            if self.gpu.pipelines_made > made:
+                self.run({name: np.zeros(self._sizes[name], np.uint8) for name in self.inputs}, {})
+                self._tell(begin, made)
 
     def _tell(self, begin: float, made: int) -> None:
         """Log how long compiling took since the time `begin`, when there were `made` pipelines, if anything was compiled."""
         if self.gpu.pipelines_made > made:
             _log.info("%s: %.3f s in all for %d compiled kernels, with the first run", self._name, time.perf_counter() - begin,
                       self.gpu.pipelines_made - made)
-
-    def write(self, name: str, array: np.ndarray) -> None:
-        """Change a carried tensor, by either name. Raises InvalidArgumentError for too few bytes, and as Buffer.upload does."""
-        self._carried.current(name).upload(self._memory_of(name, array))
-
-    def read(self, name: str, shape: Sequence[int], dtype: Any) -> np.ndarray:
-        """Return a carried tensor, by either name. Raises as Buffer.download does."""
-        return self._carried.current(name).download(shape, dtype)
 
     def _prepared(self, values: Mapping[str, np.ndarray], is_checked: bool) -> Commands:
         """Pack the weights in `values`. Return the commands to execute.
@@ -242,21 +224,20 @@ class Execution:
         if not self.weight_names.isdisjoint(values):
             for index, names in self._given.items():
                 self._contents.look(index, names, values, self._memory_of)
-        key = self._carried.turn, is_checked
-        if key not in self._commands or self._version != self._contents.version:
+        if is_checked not in self._commands or self._version != self._contents.version:
             for index in self._given:
                 self._pack(index)
             self._version = self._contents.version
-            if key not in self._commands:
-                self._commands[key] = self._record(is_checked)
-        return self._commands[key]
+            if is_checked not in self._commands:
+                self._commands[is_checked] = self._record(is_checked)
+        return self._commands[is_checked]
 
     def _placed(self) -> _Places:
         """Find a place for every buffer that the plans chosen so far need."""
-        info, carried, taken = self.gpu.info, self._carried.buffers(), Counter[tuple[int, bool]]()
+        info, taken = self.gpu.info, Counter[tuple[int, bool]]()
         # Drivers add bytes to a buffer, so a buffer cannot be as large as the largest allocation
         largest = min(info.max_storage_buffer_range, info.max_allocation // 2 or info.max_storage_buffer_range)
-        sizes = {name: size for name, size in self._sizes.items() if name not in carried and name not in self._constants}
+        sizes = {name: size for name, size in self._sizes.items() if name not in self._constants}
         tensors = places(sizes, self._on_host, largest, taken, self._only_written)
         own, packing = [], {}
         kept = Counter({name: self.gpu.bytes_of(self._sizes[name], True) for name in self._constants})
@@ -333,7 +314,7 @@ class Execution:
         constants = {name: self.gpu.keep(key, partial(self._uploaded, name, array), self.gpu.bytes_of(self._sizes[name], True),
                                          self._lease)
                      for name, (key, array) in self._constants.items()}
-        memory = {**self._buffers, **self._carried.buffers(), **constants}
+        memory = {**self._buffers, **constants}
         commands = Commands(self.gpu, lease=self._lease)
         for name in self.inputs:
             commands.upload(self._buffers[name], self._sizes[name])
@@ -354,33 +335,3 @@ class Execution:
 def _buffers(gpu: Gpu, sizes: Mapping[str, int]) -> dict[str, Buffer]:
     return {name: Buffer(gpu, size) for name, size in sizes.items()}
 
-
-class Carried:
-    """Tensors that pass from one run to the next on the device, zeros at first. Each has two buffers, which runs read and write
-    in turns, so that a failed run leaves the old values.
-
-    operator: for errors. inputs: for each carried output, the input that it becomes. sizes: bytes of both, by name.
-    """
-
-    def __init__(self, gpu: Gpu, operator: str, inputs: Mapping[str, str], sizes: Mapping[str, int]) -> None:
-        needed = {name: max(sizes[output], sizes[name]) for output, name in inputs.items()}
-        gpu.memory.make_room(operator, {name: 2 * gpu.bytes_of(size, True) for name, size in needed.items()})
-        made = [gpu.made(partial(_buffers, gpu, needed)) for _ in range(2)]
-        self._pairs = [(name, output, [buffers[name] for buffers in made]) for output, name in inputs.items()]
-        self.turns = 2 if inputs else 1
-        self.turn = 0
-        for name, _, _ in self._pairs:
-            self.current(name).upload(np.zeros(needed[name] // 4, np.uint32))
-
-    def buffers(self) -> dict[str, Buffer]:
-        """Return the buffers of inputs and outputs in this turn, by name."""
-        return {name: buffer for source, output, buffers in self._pairs
-                for name, buffer in ((source, buffers[self.turn]), (output, buffers[1 - self.turn]))}
-
-    def current(self, name: str) -> Buffer:
-        """Return the buffer with a tensor's latest value, which the next run reads. name: of the input or the output."""
-        return next(buffers[self.turn] for *names, buffers in self._pairs if name in names)
-
-    def advance(self) -> None:
-        """Swap the buffers, after a run."""
-        self.turn = (self.turn + 1) % self.turns

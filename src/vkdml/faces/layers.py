@@ -1,5 +1,5 @@
 """The layers GRU, LSTM and RNN hold weights, which they check, copy and pack once. A Stream runs a layer on a sequence that
-comes in pieces: its state stays on the device from one piece to the next.
+comes in pieces: it keeps the state from one piece to the next.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..operators.arguments import Activations, Direction, convert_to, typed_arra
 from ..operators.cells import STATES, Cell
 from ..planning.options import Options
 from .directml.device import Device
-from .sessions import Arrays, Session, Settings, StatefulSession, shapes_to_warm_up
+from .sessions import Arrays, Session, Settings, shapes_to_warm_up
 
 
 class RecurrentLayer:
@@ -84,13 +84,13 @@ class RecurrentLayer:
             self._session.prepare(self._cell.name, self._settings, {**self._weights, **zeros})
 
     def stream(self, batch: int = 1) -> Stream:
-        """Make a stream, which runs the layer on a few time steps at a time, and keeps the states on the device in between.
+        """Make a stream, which runs the layer on a few time steps at a time, and keeps the states in between.
 
         batch: the number of sequences that it runs side by side. This compiles what single steps need.
 
         Raises InvalidArgumentError for a direction other than forward, DriverError when the driver fails.
         """
-        return Stream(self._settings, self._weights, batch)
+        return Stream(self._session, self._settings, self._weights, batch)
 
 
 class GRU(RecurrentLayer):
@@ -178,7 +178,7 @@ class Stream(OfOneProcess, Closing):
     between two calls is of the layer's type. Streams of one layer are independent. Use a stream in one thread only.
     """
 
-    def __init__(self, settings: Settings, weights: Arrays, batch: int) -> None:
+    def __init__(self, session: Session, settings: Settings, weights: Arrays, batch: int) -> None:
         cell = settings.cell
         self._name = f"{cell.name}.stream"
         if settings.attributes["direction"] != "forward":
@@ -186,19 +186,20 @@ class Stream(OfOneProcess, Closing):
                                        "forward: others need the end of the sequence first")
         if not isinstance(batch, int | np.integer) or batch < 1:
             raise InvalidArgumentError(self._name, "batch", shown(batch), "a whole number from 1")
-        self._weights, self._settings = weights, settings
+        self._session, self._weights, self._settings = session, weights, settings
         self._batch_axis = 0 if settings.attributes["layout"] else 1
         self._zeros = settings.zeros(weights, 1, int(batch), [STATES[output] for output in cell.outputs if output in STATES])
-        self._session = StatefulSession(self._name, settings, self._zeros)
+        self._state = self._zeros
         # A step is short, so all that it needs is looked up once, here
         x = settings.zeros(weights, 1, int(batch), ["InputTensor"])["InputTensor"]
         self._step_shape, self._dtype = (x.shape[self._batch_axis], x.shape[2]), x.dtype
-        self._example = {**weights, "InputTensor": x}
+        self._example = {**weights, **self._zeros, "InputTensor": x}
         self._prepare()
-        self._results = {"OutputSequenceTensor": ((int(batch), self._zeros["HiddenInitTensor"].shape[-1]), x.dtype)}
 
     def _prepare(self) -> None:
-        self._execution = self._session.prepare(self._name, self._settings, self._example).execution
+        call = self._session.prepare(self._name, self._settings, self._example)
+        y_shape = self._step_shape[0], self._zeros["HiddenInitTensor"].shape[-1]
+        self._execution, self._results = call.execution, {**call.results, "OutputSequenceTensor": (y_shape, self._dtype)}
 
     def step(self, x: np.ndarray) -> np.ndarray:
         """Run one time step, or several, from the current state.
@@ -214,15 +215,13 @@ class Stream(OfOneProcess, Closing):
             InvalidArgumentError: an array of another type or shape.
             DriverError: the driver failed.
 
-        An error leaves the state as it was, except for a result out of the range of float64. If the device is lost, so is the
-        state: steps raise DeviceLostError until you reset or set it.
+        An error leaves the state as it was.
         """
         if self._execution.gpu.driver.lost:
             self._prepare()
         if (type(x) is np.ndarray and x.shape == self._step_shape and x.dtype == self._dtype and x.flags.c_contiguous
                 and self._dtype != np.float64):
-            self._session.enter()
-            return self._execution.run({"InputTensor": x}, self._results)["OutputSequenceTensor"]
+            return self._keep(self._execution.run({"InputTensor": x, **self._state}, self._results))
         return self._any_steps(x)
 
     def _any_steps(self, x: Any) -> np.ndarray:
@@ -234,13 +233,20 @@ class Stream(OfOneProcess, Closing):
             batch, size = self._step_shape
             several = f"[{batch}, T, {size}]" if self._batch_axis == 0 else f"[T, {batch}, {size}]"
             raise InvalidArgumentError(self._name, "X", f"the shape {array.shape}", f"[{batch}, {size}] or {several}")
-        y, = self._session.run(self._name, self._settings, {**self._weights, "InputTensor": steps})
+        results = self._session.run(self._name, self._settings, {**self._weights, **self._state, "InputTensor": steps})
+        y = self._keep(dict(zip(self._settings.cell.outputs, results)))
         y = y.squeeze(2 - self._batch_axis)  # the direction
         return y.squeeze(1 - self._batch_axis) if single else y
 
+    def _keep(self, results: dict[str, np.ndarray]) -> np.ndarray:
+        """Keep the last states. Returns y."""
+        y = results.pop("OutputSequenceTensor")
+        self._state = {STATES[output]: array for output, array in results.items()}
+        return y
+
     def reset(self) -> None:
         """Set all states to 0, for new sequences."""
-        self._session.write(self._zeros)
+        self._state = self._zeros
 
     @property
     def state(self) -> dict[str, np.ndarray]:
@@ -249,7 +255,7 @@ class Stream(OfOneProcess, Closing):
         layer(x, **stream.state) goes on from here, and so does a stream of the same layer whose state you set to it. You may
         set arrays of the same shapes: [1, B, H], or [B, 1, H] for layout 1. Others raise InvalidArgumentError.
         """
-        return {self._settings.cell.arguments[field]: array for field, array in self._session.read().items()}
+        return {self._settings.cell.arguments[field]: array.copy() for field, array in self._state.items()}
 
     @state.setter
     def state(self, state: Mapping[str, np.ndarray]) -> None:
@@ -264,4 +270,4 @@ class Stream(OfOneProcess, Closing):
             if array is None or array.shape != self._zeros[field].shape:
                 found = "None" if array is None else f"the shape {array.shape}"
                 raise InvalidArgumentError(self._name, cell.arguments[field], found, str(self._zeros[field].shape))
-        self._session.write({field: array for field, array in arrays.items() if array is not None})
+        self._state = {field: array.copy() for field, array in arrays.items() if array is not None}

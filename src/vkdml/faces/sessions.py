@@ -16,7 +16,7 @@ from ..engine.weights import Contents
 from ..errors import DeviceLostError, DriverError, InvalidArgumentError, shown
 from ..operators import element_types
 from ..operators.arguments import DEFAULT_ATTRIBUTES, describe, onnx_shape
-from ..operators.cells import STATES, Cell
+from ..operators.cells import Cell
 from ..operators.checks import MAX_TENSOR_BYTES, element_strides
 from ..operators.float64 import RangeCheck
 from ..operators.problem import LENGTHS, WEIGHTS, Problem, check_lengths, from_desc
@@ -95,13 +95,6 @@ class Call(NamedTuple):
 class Session:
     """Runs operators, and keeps the last few calls. Calls that differ only in T, B and the layouts of arrays share weights."""
 
-    # A StatefulSession has states on the device: inputs by the outputs that become them, an execution that holds them, and
-    # what the next call begins with
-    _carried: Mapping[str, str] = {}
-    _carrier: Execution | None = None
-    _state: Mapping[str, np.ndarray] = {}
-    _check_before: RangeCheck | None = None
-
     def __init__(self, kept: int = SHAPES_KEPT) -> None:
         self._calls: Recent[Call] = Recent(kept)
         self._contents: WeakValueDictionary[Hashable, Contents] = WeakValueDictionary()  # calls with an equal key share one
@@ -115,11 +108,7 @@ class Session:
         with device.gpu.lock:
             call = self._call(name, settings, device, arrays)
             given = {field: array for field, array in arrays.items() if array is not None}
-            check = None
-            if call.problem.element.pairs:
-                check = RangeCheck(name, settings.cell.arguments, given, self._check_before)
-                if self._carried:
-                    self._check_before = check
+            check = RangeCheck(name, settings.cell.arguments, given) if call.problem.element.pairs else None
             if LENGTHS in given:
                 check_lengths(name, given[LENGTHS], call.problem.steps)
                 given[LENGTHS] = given[LENGTHS].astype(np.uint32)
@@ -149,7 +138,7 @@ class Session:
         key = device, settings.facts, _array(arrays, "InputTensor").dtype, *[
             None if (array := arrays.get(field)) is None else
             (array.shape, None if array.flags.c_contiguous else element_strides(array)) for field in settings.cell.inputs]
-        return self._calls.get(key, lambda: self._made(name, settings, device, {**arrays, **self._state}))
+        return self._calls.get(key, lambda: self._made(name, settings, device, arrays))
 
     def _made(self, name: str, settings: Settings, device: Device, arrays: Arrays) -> Call:
         """Make a call, and drop those on lost devices: a device keeps its memory as long as anything on it is kept."""
@@ -159,11 +148,9 @@ class Session:
         weights = [array.shape for field in WEIGHTS if (array := arrays.get(field)) is not None]
         # The id, because a key with the device in it would keep a lost device alive
         contents = self._contents.setdefault((id(device.gpu), settings.facts, dtype, *weights), Contents())
-        results = {field: (shapes[field], dtype) for field in problem.outputs
-                   if problem.has(field) and field not in self._carried}
+        results = {field: (shapes[field], dtype) for field in problem.outputs if problem.has(field)}
         names = {field: field for field, tensor in problem.tensors.items() if tensor is not None}
-        execution = Execution(device.gpu, device.share, [Node(problem, names)], results, settings.options, contents,
-                              self._carried, self._carrier)
+        execution = Execution(device.gpu, device.share, [Node(problem, names)], results, settings.options, contents)
         return Call(problem, execution, results)
 
 
@@ -171,58 +158,6 @@ def _array(arrays: Arrays, field: str) -> np.ndarray:
     array = arrays[field]
     assert array is not None
     return array
-
-
-class StatefulSession(Session):
-    """A session whose calls each begin with the states that the last one ended with. The states stay on the device.
-
-    Its calls take no arrays for states, and return none. A call that fails leaves the states as they were, unless the device is
-    lost: then calls raise DeviceLostError until the states are written.
-
-    name: the operator's in errors. state: the first call's states, by input; all have one batch size, which cannot change.
-    """
-
-    def __init__(self, name: str, settings: Settings, state: Mapping[str, np.ndarray]) -> None:
-        super().__init__()
-        self._name, self._settings = name, settings
-        self._carried = {output: field for output, field in STATES.items() if field in state}
-        self.write(state)
-
-    def write(self, state: Mapping[str, np.ndarray]) -> None:
-        """Set the states of the next call, by input: all of them, in the shapes of the first ones."""
-        is_float64 = all(array.dtype == np.float64 for array in state.values())
-        self._check_before = RangeCheck(self._name, self._settings.cell.arguments, state) if is_float64 else None
-        self._state = {field: array.copy() for field, array in state.items()}
-        self._is_on_device = False
-
-    def read(self) -> dict[str, np.ndarray]:
-        """The states of the next call, by input."""
-        self._check_state()
-        with self._settings.device.gpu.lock:
-            if self._is_on_device and self._carrier:
-                return {field: self._carrier.read(field, array.shape, array.dtype) for field, array in self._state.items()}
-            return {field: array.copy() for field, array in self._state.items()}
-
-    def _check_state(self) -> None:
-        """Raise DeviceLostError if the states were lost with their device."""
-        if self._is_on_device and self._carrier and self._carrier.gpu.driver.lost:
-            raise DeviceLostError(f"{self._name}: the state was on a device that is lost: reset it or set it to go on")
-
-    def enter(self) -> None:
-        """Bring states that were written to the device. A call must have been prepared."""
-        if not self._is_on_device and self._carrier:
-            for field, array in self._state.items():
-                self._carrier.write(field, array)
-            self._is_on_device = True
-
-    def _call(self, name: str, settings: Settings, device: Device, arrays: Arrays) -> Call:
-        self._check_state()
-        if self._carrier and self._carrier.gpu is not device.gpu:
-            self._carrier = None
-        call = super()._call(name, settings, device, arrays)
-        self._carrier = self._carrier or call.execution
-        self.enter()
-        return call
 
 
 shared_session = Session(_SHARED_KEPT)

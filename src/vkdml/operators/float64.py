@@ -16,16 +16,15 @@ class RangeCheck:
     """Refuses inputs out of range, and results of finite inputs that are not finite: something on the way was out of range.
 
     name: of the operator, for errors. names: of the arrays and results, for errors, by their keys. arrays: the inputs, of any
-    shapes and strides. before: the check of a call whose results are inputs of this one.
+    shapes and strides.
 
     Raises InvalidArgumentError for an input out of range.
     """
 
-    def __init__(self, name: str, names: Mapping[str, str], arrays: Mapping[str, np.ndarray],
-                 before: RangeCheck | None = None) -> None:
+    def __init__(self, name: str, names: Mapping[str, str], arrays: Mapping[str, np.ndarray]) -> None:
         self._name = name
         self._names = names
-        self._is_finite: bool = before is None or before._is_finite
+        self._is_finite = True
         for key, array in arrays.items():
             if array.size == 0:
                 continue

@@ -23,7 +23,6 @@ _errors: dict[int, BaseException] = {}  # by number
 _numbers = count(1)
 under_way: dict[Any, Any] = {}  # what asynchronous runs will call, with what they are fed
 runs = Calls()  # of sessions, each of which comes back from C++ before the process may end
-streaming = threading.local()  # .steps: the nodes of this thread's stream, by the node in whose place they run
 
 
 class Creation(threading.local):

@@ -15,7 +15,7 @@ import numpy as np
 from ...errors import InvalidArgumentError
 from ...operators import cells, element_types
 from ...operators.arguments import convert
-from ...operators.cells import STATES, Cell
+from ...operators.cells import Cell
 from ...operators.problem import LENGTHS, WEIGHTS, Problem, check_lengths
 from ...planning.options import Options
 from ..directml.device import Device
@@ -126,11 +126,6 @@ class RecurrentNode:
             return {}
         arrays = {**weights, **self.settings.zeros(weights, t, b, others)}
         return {self._given[field]: array for field, array in arrays.items()}
-
-    def kept(self, carried: Mapping[str, str]) -> dict[str, str]:
-        """Last state -> initial state of this node, for those that are carried. carried: output -> input."""
-        return {self._made[output]: self._given[state] for output, state in STATES.items()
-                if output in self._made and state in self._given and carried.get(self._made[output]) == self._given[state]}
 
     def convert(self, values: Mapping[str, Any]) -> Arrays:
         """The checked inputs by field. Those that lie as the last ones did are not checked again."""

@@ -35,7 +35,7 @@ _is_registered = False
 class Provider:
     """A session's provider. options: onnxruntime's for the session, by their keys.
 
-    assigned: the nodes that were looked at. users: how many nodes use a value of the model's own graph. runs: its groups.
+    assigned: the nodes that were looked at. runs: its groups.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -46,7 +46,6 @@ class Provider:
         self.given_device = own.get("device") if given is None else given
         self.device = open_device("InferenceSession", self.given_device)
         self.runs: list[DeviceRun] = []
-        self.users: Counter[str] = Counter()
         self._on_device: list[AssignedNode] = []
         self._elsewhere: list[AssignedNode] = []
         self._bodies: list[AssignedNode] = []
@@ -75,7 +74,6 @@ class Provider:
             self._bodies += left
             if not name:
                 self._elsewhere, self._bodies = self._bodies, []
-                self.users = Counter(used for node in graph.nodes for used in (*node.inputs, *node.captured))
             return found
         except BaseException as error:
             self._error = error

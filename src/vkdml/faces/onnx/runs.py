@@ -25,7 +25,6 @@ from ...operators.problem import LENGTHS, Problem, check_lengths
 from ...planning.options import Options
 from ..directml.device import Device
 from ..sessions import SHAPES_KEPT, Session, open_device
-from .exchange import streaming
 from .linear import Linear, linear, steps
 from .moves import MovingNode, move
 from .nodes import RecurrentNode, Values
@@ -98,21 +97,19 @@ class DeviceRun:
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs, for what is fed. The nodes run one by one where they cannot be one execution, as with empty tensors."""
-        steps = getattr(streaming, "steps", None)
-        if not steps or steps.keys().isdisjoint(self.recurrent):
-            device = self.device
-            with device.gpu.lock:
-                key = device, *[array.shape for array in arrays]
-                call = self._calls.get(key, lambda: self._made(device, dict(zip(self.fed, arrays))))
-                if isinstance(call, _Call):
-                    try:
-                        return call.run(arrays)
-                    except DriverError:
-                        self._calls.drop(key)
-                        raise
+        device = self.device
+        with device.gpu.lock:
+            key = device, *[array.shape for array in arrays]
+            call = self._calls.get(key, lambda: self._made(device, dict(zip(self.fed, arrays))))
+            if isinstance(call, _Call):
+                try:
+                    return call.run(arrays)
+                except DriverError:
+                    self._calls.drop(key)
+                    raise
         values: Values = {**self._constants, **dict(zip(self.fed, arrays))}
         for part in self.parts:
-            values.update((steps or {}).get(part, part).run(values))
+            values.update(part.run(values))
         return [values[name] for name in self.outputs]
 
     def warm_up(self, t: int, b: int) -> None:

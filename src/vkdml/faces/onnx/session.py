@@ -221,16 +221,13 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
     def stream(self, carried: Mapping[str, str], output_names: Sequence[str] | None = None) -> SessionStream:
         """Runs of which each begins with what the one before ended with, as for sound that comes in pieces.
 
-        Where an output is the last state of a recurrent node at the top level, and the input is its initial state, both
-        directly, the state stays on the device. Other values are handed on as numpy arrays.
-
         carried: for each output that is handed on, the input that it becomes: {"h_out": "h_in"}. At first these inputs are
         zeros, and sizes that the model does not declare are 1; see SessionStream.state. output_names: the outputs to return; if
         None, all that are not handed on.
 
         Raises InvalidArgumentError for an unknown name, or an output and an input that are not tensors of numbers of one type.
         """
-        return SessionStream(self, self._provider, carried, output_names)
+        return SessionStream(self, carried, output_names)
 
 
 _on_device: WeakSet[InferenceSession] = WeakSet()  # of which something runs there
