@@ -47,8 +47,7 @@ def measure(gpu: Gpu, target: Target, tilings: Sequence[Tiling], samples: int) -
 
 def described(tiling: Tiling) -> Row:
     """How the time loop runs."""
-    way = ", ".join(filter(None, [tiling.loop.schedule, tiling.loop.meeting]))
-    return {"way": way, **{name.replace("_", " "): getattr(tiling.loop, name, None) for name in LOOP}}
+    return {"way": tiling.loop.schedule, **{name.replace("_", " "): getattr(tiling.loop, name, None) for name in LOOP}}
 
 
 def measured(taken: float | str, best: float | None) -> Row:

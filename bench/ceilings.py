@@ -1,11 +1,10 @@
-"""Measures the limits of a device (its ceilings): rates of arithmetic and reads, and costs of calls and of waiting.
+"""Measures the limits of a device (its ceilings): rates of arithmetic and reads, and costs of calls.
 
 It uses shaders written for this, in a worker of its own. `bench.bounds` compares results with these limits.
 """
 
 from __future__ import annotations
 
-import math
 import shutil
 import subprocess
 import tempfile
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from vkdml import Buffer, Device
-from vkdml.laboratory import KP_VERSION, Commands, Dispatch, Kernel, compute_units, of_spirv, open_device, profile
+from vkdml.laboratory import KP_VERSION, Commands, Dispatch, Kernel, of_spirv, open_device
 from vkdml_lab.processes import UnavailableError
 
 SHADERS = Path(__file__).parent / "shaders"
@@ -33,9 +32,6 @@ SAMPLES = 5
 DISPATCHES = 200
 CALLS = 100
 VEC4 = 16  # bytes
-LINE, GAVE_UP, UNSEEN, STORED = 16, 16, 32, 48  # words, as in the shader of the barrier
-MOST_LOOKS = 1_000_000  # looks of a waiting workgroup in all: at a microsecond each, a second
-MEETING_GROUPS = (2, 8, 32)
 
 
 @dataclass(frozen=True)
@@ -69,7 +65,6 @@ class Library:
             "gflops": self._fma_rate(),
             "read_gb_s": {str(size): self._read_rate(size, self._sizes.read_groups) for size in self._buffers},
             "read_one_workgroup_gb_s": {str(size): self._read_rate(size, [1]) for size in self._buffers[:2]},
-            "barrier_us": {str(groups): self._barrier_microseconds(groups) for groups in self._meeting_groups()},
             **self._call_costs(),
         }
 
@@ -108,43 +103,6 @@ class Library:
         if not (found == sums * np.uint32(repetitions)).all():
             raise RuntimeError(f"the driver did not run all of {repetitions} repetitions of reads")
         return loads * VEC4 * repetitions / seconds
-
-    def _meeting_groups(self) -> list[int]:
-        """Numbers of workgroups that surely run at the same time: at most one on each of a GPU's units."""
-        info = self._gpu.info
-        most = info.cores if info.is_cpu else compute_units(info)
-        return sorted({min(groups, most) for groups in (*MEETING_GROUPS, most)})
-
-    def _barrier_microseconds(self, groups: int, most_looks: int = MOST_LOOKS) -> float | None:
-        """Microseconds of a barrier between workgroups; None: they did not meet. A processor's workgroups have a subgroup each,
-        as their own barrier takes long there.
-        """
-        info = self._gpu.info
-        words = Buffer(self._gpu, 4 * (STORED + LINE * groups))
-        workgroup = self._workgroups[0 if info.is_cpu else -1]
-        kernel = self._kernel(compile_shader("barrier"), workgroup, groups, {"Words": words}, ("Words",))
-        push = {"most_spins": min(most_looks, profile(info).most_iterations // 2)}
-        of_one: list[float] = []  # each has its share of a submission, so the best is one of many
-
-        def seconds(meetings: int) -> float:
-            commands = self._record(kernel, push | {"meetings": meetings})
-            taken = min(self._meet(commands, words) for _ in range(SAMPLES))
-            of_one.append(taken / meetings)
-            return taken
-
-        lengthen(seconds)
-        return None if min(of_one) == math.inf else min(of_one) * 1e6
-
-    def _meet(self, commands: Commands, words: Buffer) -> float:
-        """Seconds; infinitely many if workgroups waited in vain, which something else on the machine may cause."""
-        words.upload(np.zeros(words.size_in_bytes // 4, np.uint32))
-        seconds = timed(commands.execute)
-        found = words.download((STORED,), np.uint32)
-        if found[GAVE_UP]:
-            return math.inf
-        if found[UNSEEN]:
-            raise RuntimeError(f"{found[UNSEEN]} words that workgroups stored before a barrier were not seen after it")
-        return seconds
 
     def _call_costs(self) -> dict[str, float]:
         """Microseconds of a submission, and of one more dispatch in it."""

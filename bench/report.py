@@ -115,8 +115,6 @@ def ceiling_table(ceilings: Row) -> str:
     read = {f"reads of a buffer of {int(size) // 1024} KiB, {what}": f"{rate:.1f} GB/s"
             for key, what in (("read_gb_s", "all workgroups"), ("read_one_workgroup_gb_s", "one workgroup"))
             for size, rate in ceilings[key].items()}
-    barriers = {f"a barrier between {groups} workgroups": "they did not meet" if us is None else f"{us:.2f} us"
-                for groups, us in ceilings.get("barrier_us", {}).items()}
-    found = {"multiply-adds": f"{ceilings['gflops']:.0f} GFLOP/s", **read, **barriers,
+    found = {"multiply-adds": f"{ceilings['gflops']:.0f} GFLOP/s", **read,
              "a submission": f"{ceilings['submission_us']:.0f} us", "a dispatch in it": f"{ceilings['dispatch_us']:.1f} us"}
     return table({"ceiling": name, "": value} for name, value in found.items())

@@ -9,7 +9,7 @@ from setuptools.command.build_py import build_py
 
 SHADERS = "vkdml_lab/bench/shaders"
 CHAINS = (2, 3, 4, 8)  # each has a variant of its own, as unrolling needs
-VARIANTS = {**{name: (name, {}) for name in ("barrier", "empty", "read")},
+VARIANTS = {**{name: (name, {}) for name in ("empty", "read")},
             **{f"fma-{chains}": ("fma", {"CHAINS": chains}) for chains in CHAINS}}
 
 

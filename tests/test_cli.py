@@ -81,7 +81,7 @@ def test_devices_tell_what_is_kept_of_gpus(capsys, device, monkeypatch, tmp_path
     monkeypatch.setenv("VKDML_TUNING", mode)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(cli.devices, "profile", lambda info: SimpleNamespace(tuned=True))
-    choices.Choices(device.info).put({"meeting": "barrier"}, {"passed": True})
+    choices.Choices(device.info).put({"persistent": "GRU"}, {"passed": True})
     _, out, _ = run(capsys, "devices")
     assert said in out
     assert "(VKDML_TUNING in the environment: on, read, off)" in out

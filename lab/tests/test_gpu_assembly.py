@@ -129,7 +129,6 @@ def test_loops_stand_in_each_other(compiler):
     assert (steps.multiply_adds, poll.multiply_adds, products.multiply_adds) == (4, 0, 4)
     assert not poll.inner
     assert not products.inner
-    assert not poll.waits_for_counter, "it loads state"
 
 
 @pytest.mark.parametrize("compiler", SHOWN)
@@ -172,12 +171,6 @@ def test_instructions_that_are_shown_once():
     (block,) = assembly.parse("Assembly\n\ts_nop 0   ; bf800000\n\t(then repeated 4 times)\n\ts_endpgm\n")
     assert [one.text.split()[0] for one in block.instructions] == ["s_nop"] * 5 + ["s_endpgm"]
     assert len({id(one) for one in block.instructions}) == 6
-
-
-def test_counters_that_are_polled():
-    poll = AMD.replace("b128 v[0:3], v8, s[0:3], 0 offen glc", "b32 v0, v8, s[0:3], 0 offen glc")
-    steps = of_products(loops(assembly.parse(poll)))
-    assert [one.waits_for_counter for one in steps.inner] == [True, False]
 
 
 @pytest.mark.parametrize(("line", "size"), [

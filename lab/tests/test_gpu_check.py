@@ -17,9 +17,9 @@ from vkdml_lab.gpu.compiler import Compiler, Pipeline, pipeline
 from vkdml_lab.gpu.demands import DEMANDS, EXPECTED, Demand, Expected, Held
 from vkdml_lab.gpu.drivers import INSTALLED, ROOT
 from vkdml_lab.gpu.gpus import GPUS
-from vkdml_lab.gpu.measure import ATOMICS, BARRIER, DEFAULT, FLOW, SCRATCH_ACCESSES, SEQUENCE, STEPPED, TRIED, Part
+from vkdml_lab.gpu.measure import ATOMICS, DEFAULT, PERSISTENT, SCRATCH_ACCESSES, SEQUENCE, STEPPED, TRIED, Part
 from vkdml_lab.gpu.model import Estimate
-from vkdml_lab.gpu.sharing import ARRIVALS, COUNTERS, GATES, STORES, VECTORS, WORDS
+from vkdml_lab.gpu.sharing import GATES, STORES, WORDS
 from vkdml_lab.gpu.steps import LoopStep
 from vkdml_lab.suite.devices import GPUS as DEVICES
 
@@ -38,7 +38,7 @@ def compiler(tmp_path_factory):
 
 @pytest.mark.device
 @pytest.mark.parametrize(("case", "plan"), [
-    (ONE_ROW, FLOW), (Case("gru", (100, 1, 256, 256), two_phases=True), BARRIER),
+    (ONE_ROW, PERSISTENT), (Case("gru", (100, 1, 256, 256), two_phases=True), PERSISTENT),
     (Case("lstm", (50, 32, 256, 256), ragged=True), STEPPED), (Case("rnn", (50, 4, 512, 512)), SEQUENCE),
     (Case("gru", (50, 64, 512, 512), element="float16"), DEFAULT)], ids=lambda value: getattr(value, "name", value))
 def test_a_few_pipelines(compiler, case, plan):
@@ -68,11 +68,10 @@ def _with_plain_gates(spirv):
 
 
 @pytest.mark.device
-@pytest.mark.parametrize("plan", [FLOW, BARRIER])
-def test_gates_that_are_not_volatile_break_a_demand(compiler, plan, monkeypatch):
+def test_gates_that_are_not_volatile_break_a_demand(compiler, monkeypatch):
     """Their load is where the compiler puts it."""
     def broken():
-        found = measure.parts(compiler, compiler.device_info(), Case("lstm", (100, 1, 128, 128)), {plan: measure.FORCED[plan]})
+        found = measure.parts(compiler, compiler.device_info(), Case("lstm", (100, 1, 128, 128)), {PERSISTENT: measure.FORCED[PERSISTENT]})
         return {one.demand.what for one in demands.hold(found) if not one.is_kept and "times.py" not in one.demand.what}
 
     assert broken() == set()
@@ -80,7 +79,7 @@ def test_gates_that_are_not_volatile_break_a_demand(compiler, plan, monkeypatch)
     monkeypatch.setattr(compiler, "_specialized", {})
     monkeypatch.setattr(compiler, "compile_spirv", lambda name, spirv, *others: compile_spirv(
         name, _with_plain_gates(spirv) if "lstm" in name else spirv, *others))
-    assert "loads of the gates before the first barrier or poll of a step, for a row" in broken()
+    assert "loads of the gates before the first poll of a step, for a row" in broken()
 
 
 @pytest.mark.device
@@ -108,7 +107,7 @@ def test_a_driver_that_ends_is_started_again(compiler):
 
 # Demands
 
-def part(gpu="rx7900xtx", case=ONE_ROW, plan=FLOW, error="", **figures):
+def part(gpu="rx7900xtx", case=ONE_ROW, plan=PERSISTENT, error="", **figures):
     dispatch = Dispatch("gpu/gru_flow", {"WORKGROUP": 128}, {}, (), (2, 3, 4))
     return Part(GPUS[gpu], case, plan, dispatch, Pipeline("gpu/gru_flow", 1.0, error, 32, figures), None, None)
 
@@ -122,12 +121,9 @@ def counted(counts):
     (part("tgl", plan=DEFAULT, spills=1), "spills"), (part("adreno618", plan=TRIED, spills=1), "spills"),
     (counted({SCRATCH_ACCESSES: 1}), "accesses of scratch"), (counted({ATOMICS: 2}), "atomics for a stored element of 16 bits"),
     (replace(counted({ATOMICS: 3}), gpu=GPUS["adreno618"]), "atomics for one, without 16-bit storage"),
-    (counted({WORDS: 0.5}), "flow: loops that poll h past the core's cache, for a phase"),
-    (counted({VECTORS: 0}), "barrier: loads of h past the core's cache, for a phase"),
-    (counted({COUNTERS: 0}), "barrier: loops that poll the counter past the core's cache, for a phase"),
-    (counted({ARRIVALS: 0}), "barrier: arrivals after all of the workgroup have stored, for a phase"),
+    (counted({WORDS: 0.5}), "loops that poll h past the core's cache, for a phase"),
     (counted({STORES: 0}), "stores of h that other cores see, for a phase"),
-    (counted({GATES: 0.5}), "loads of the gates before the first barrier or poll of a step, for a row")])
+    (counted({GATES: 0.5}), "loads of the gates before the first poll of a step, for a row")])
 def test_what_breaks_a_demand(broken, what):
     assert [one.demand.what for one in demands.hold([broken]) if not one.is_kept] == [what]
     text, all_kept = check.breaches(demands.hold([broken, part(spills=0)]))
@@ -135,14 +131,14 @@ def test_what_breaks_a_demand(broken, what):
     assert f"\n{what}: at " in text
 
 
-@pytest.mark.parametrize(("kernel", "meeting"), [
-    ("gpu/gru_flow", FLOW), ("gpu/lstm_flow_coherent", FLOW), ("gpu/rnn_barrier", BARRIER), ("gpu/gru_stepped", None), ("gpu/gru", None)])
-def test_variants_are_counted(kernel, meeting):
+@pytest.mark.parametrize(("kernel", "waits"), [
+    ("gpu/gru_flow", True), ("gpu/lstm_flow_coherent", True), ("gpu/gru_stepped", False), ("gpu/gru", False)])
+def test_variants_are_counted(kernel, waits):
     """What a kernel shares is looked at under any name that a variant may have."""
     one, constants = part(), {"WORKGROUP": 128, "PHASES": 1, "GATES": 3, "ROWS": 1, "COLUMN_GROUPS": 4, "TILE_VECS": 64}
     counted = measure._counts(replace(one, dispatch=replace(one.dispatch, kernel=kernel, constants=constants),
                                       pipeline=replace(one.pipeline, assembly="Assembly\n\ts_endpgm\n")))
-    assert (WORDS in counted, COUNTERS in counted) == (meeting == FLOW, meeting == BARRIER)
+    assert (WORDS in counted) == waits
 
 
 def test_what_is_not_demanded():
@@ -198,7 +194,7 @@ def test_the_best_plan_counts():
 
 def test_every_demand_has_a_place():
     """Cases and GPUs that demands name are there."""
-    everywhere = [part(gpu, case, plan) for gpu in GPUS for case in CASES.values() for plan in (DEFAULT, FLOW, BARRIER)]
+    everywhere = [part(gpu, case, plan) for gpu in GPUS for case in CASES.values() for plan in (DEFAULT, PERSISTENT)]
     for demand in DEMANDS:
         assert any(demand.where(one) for one in everywhere), demand.what
 

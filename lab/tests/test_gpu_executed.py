@@ -14,15 +14,15 @@ from vkdml_lab.gpu.cases import Case
 from vkdml_lab.gpu.compiler import Pipeline
 from vkdml_lab.gpu.executed import compare, names_of, taken
 from vkdml_lab.gpu.loops import loops, of_products
-from vkdml_lab.gpu.measure import BARRIER, FLOW, SEQUENCE, Part
+from vkdml_lab.gpu.measure import DEFAULT, PERSISTENT, SEQUENCE, Part
 from vkdml_lab.gpu.model import estimate
 from vkdml_lab.gpu.steps import LoopStep
 
 SUBGROUPS, LOOKS, TRIPS = 4, 3, 10
 PIPELINE = Pipeline("gpu/gru_flow", 1.0, "", 32, {"subgroups": 16}, True, AMD)
 STEP = LoopStep(True, (TRIPS,))
-PART = Part(GPU, Case("gru", (5, 1, 64, 64)), FLOW, Dispatch("gpu/gru_flow", {"WORKGROUP": 64}, {}, (), (2, 1, 1)), PIPELINE, STEP,
-            estimate(GPU, PIPELINE, STEP, 2, 64))
+PART = Part(GPU, Case("gru", (5, 1, 64, 64)), PERSISTENT, Dispatch("gpu/gru_flow", {"WORKGROUP": 64}, {}, (), (2, 1, 1)), PIPELINE,
+            STEP, estimate(GPU, PIPELINE, STEP, 2, 64))
 
 
 def counted(assembly=AMD, **changes):
@@ -74,11 +74,11 @@ def test_a_program_that_did_not_run():
 @pytest.mark.parametrize("error", [RuntimeError("no driver"), LookupError("its program did not run"), ValueError("an unknown instruction")])
 def test_plans_that_cannot_be_counted_lose_no_other(monkeypatch, error):
     def of_plan(drivers, case, name):
-        if name == BARRIER:
+        if name == PERSISTENT:
             raise error
         return [{"plan": name}]
 
     monkeypatch.setattr(executed, "_rows", of_plan)
     case = Case("gru", (5, 1, 64, 64))
-    assert list(executed.rows("", [(case, SEQUENCE), (case, BARRIER), (case, FLOW)])) == [
-        {"plan": SEQUENCE}, f"gru-5x1x64x64 barrier: its steps could not be counted: {error}", {"plan": FLOW}]
+    assert list(executed.rows("", [(case, SEQUENCE), (case, PERSISTENT), (case, DEFAULT)])) == [
+        {"plan": SEQUENCE}, f"gru-5x1x64x64 persistent: its steps could not be counted: {error}", {"plan": DEFAULT}]

@@ -12,7 +12,7 @@ from vkdml_lab.gpu.compiler import Pipeline
 from vkdml_lab.gpu.gpus import DESKTOP, Gpu
 from vkdml_lab.gpu.loops import Loop
 from vkdml_lab.gpu.model import LATENCY, estimate, iteration
-from vkdml_lab.gpu.steps import BARRIER_SECONDS, DISPATCH_SECONDS, LoopStep, step_of
+from vkdml_lab.gpu.steps import DISPATCH_SECONDS, LoopStep, step_of
 
 RATES = replace(GPUS["unknown"], units=4, clock=1e9, simds=2, simd_lanes=32, subgroups=16, unit_shared_bytes=65536, shared_rate=128,
                 cache_rate=1e12)
@@ -68,11 +68,6 @@ def test_loops_within_are_run_as_often_as_the_host_says():
     assert cycles(inner, trips=(7,)) == 70
     assert cycles(Loop([inner, use()]), trips=(2, 100)) == 2 * 1001
     assert cycles(Loop([Instruction(OTHER)] * 10), trips=(7,)) == 10, "without products, once"
-
-
-def test_waiting_for_a_counter_is_in_what_a_barrier_takes():
-    poll = Loop([Instruction(LOAD, size=4, coherent=True, tag=LOAD), Instruction(OTHER, waits={LOAD: 0})])
-    assert cycles(poll, use()) == 1
 
 
 def test_totals_of_all_iterations():
@@ -141,7 +136,6 @@ LOAD_OF_ALL = 128 * 3 * 16  # bytes of a load of each gate in a workgroup's invo
 @pytest.mark.parametrize(("kernel", "step", "weights", "loaded"), [
     ("gpu/gru", LoopStep(True, (64, 2), passes=128, own_loads=1, in_loop=True), 64 * 6, 64 * 6),
     ("gpu/gru_stepped", LoopStep(False, (8, 2), waits=2 * DISPATCH_SECONDS, passes=16, own_loads=1, in_loop=True), 8, 2 + 8 * 6),
-    ("gpu/gru_barrier", LoopStep(True, (8, 2), waits=2 * BARRIER_SECONDS, passes=16, own_loads=1, in_loop=True), 6, 8 * 6),
     ("gpu/lstm_flow", LoopStep(True, (8, 2), wait_cycles=1500, passes=16, own_loads=1, in_loop=True), 6, 8 * 6)])
 def test_steps(kernel, step, weights, loaded):
     assert step_of(dispatch(kernel)) == replace(step, weights=weights * LOAD_OF_ALL, loaded=loaded * LOAD_OF_ALL, **SHARES)

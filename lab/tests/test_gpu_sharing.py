@@ -8,11 +8,8 @@ from vkdml_lab.gpu.compiler import Pipeline
 from vkdml_lab.gpu.gpus import GPUS
 from vkdml_lab.gpu.loops import of_products
 from vkdml_lab.gpu.sharing import (
-    ARRIVALS,
-    COUNTERS,
     MEMORY,
     STORES,
-    VECTORS,
     WORDS,
     atomics_of_elements,
     loads_before_waiting,
@@ -20,8 +17,7 @@ from vkdml_lab.gpu.sharing import (
     shared,
 )
 
-# Steps: in flow a loop that polls h, products, a store of h; with a barrier h's load, products, a store, what stands before the
-# arrival, that, and a loop that polls the counter
+# Steps: a loop that polls h, products, a store of h
 AMD = ("""Assembly
 BB0:
 	s_nop 0
@@ -31,17 +27,6 @@ BB1:
 {word}	s_cbranch_vccz BB2
 BB3:
 {products}{store}	s_branch BB1
-BB5:
-	s_endpgm
-""", """Assembly
-BB0:
-	s_nop 0
-BB1:
-	s_cbranch_scc1 BB5
-{word}{products}{store}{arrival}{add}{before}BB2:
-{counter}	s_cbranch_vccz BB2
-BB3:
-	s_branch BB1
 BB5:
 	s_endpgm
 """, "	v_fmac_f32_e32 v10, v4, v12\n")
@@ -61,19 +46,6 @@ block 3 L4 [2] -> {{
 block 5 L9 [1] -> {{
       exit
 }} -> []
-""", """NAK assembly
-block.u 0 L1 [] -> {{
-      nop
-}} -> [1]
-block 1 L2 [0, 2] -> {{
-{word}{products}{store}{arrival}{add}{before}      bra pT L9
-}} -> [2, 5]
-block 2 L3 [1, 2] -> {{
-{counter}      bra pT L3
-}} -> [2, 1]
-block 5 L9 [1] -> {{
-      exit
-}} -> []
 """, "      r10 = ffma r4 r12 r10\n")
 INTEL = ("""GEN Assembly
         nop
@@ -82,14 +54,6 @@ L1:
 {before}L2:
 {word}        while (16)   L2
 {products}{store}        while (16)   L1
-L7:
-        mov (1)   r1   r2
-""", """GEN Assembly
-        nop
-L1:
-{word}{products}{store}{arrival}{add}{before}L2:
-{counter}        while (16)   L2
-        while (16)   L1
 L7:
         mov (1)   r1   r2
 """, "        mad (16)   r30   r30:f   r9:f   r20:f\n")
@@ -104,68 +68,36 @@ l4:
 {products}{store}jump #l1
 l7:
 end
-""", """IR3 Assembly
-nop
-l1:
-br !p0.x, #l7
-{word}{products}{store}{arrival}{add}{before}l2:
-{counter}br p0.y, #l4
-jump #l2
-l4:
-jump #l1
-l7:
-end
 """, "mad.f32 r5.x, r6.x, r5.x, r0.z\n")
 
 
 @dataclass(frozen=True)
 class Lines:
-    """What a compiler writes. word, counter, store: each with what it writes where others' caches do not matter."""
+    """What a compiler writes. word, store: each with what it writes where others' caches do not matter."""
 
-    shown: tuple[str, str, str]
+    shown: tuple[str, str]
     word: tuple[str, str]
-    counter: tuple[str, str]
     store: tuple[str, str]
-    arrival: tuple[str, str]
-    add: str
 
 
 def intel(message, lanes=16):
     return f"        send ({lanes})   r1   r2   null   0x0   0x0219E000   {{$1}}  // wr:1+0, rd:1; {message}\n"
 
 
-STORED = {AMD: "\tds_store_b128 v1, v[2:5]\n", NVIDIA: "      st.shared.b128 [r1] r2\n", INTEL: intel("store.slm.d32x4.a32"),
-          ADRENO: "stl.u32 l[r1.x], r2.x, 4\n"}  # in shared memory
-ATOM = "\tbuffer_atomic_add v54, off, s[24:27], s19\n"
 GCN = Lines(AMD, ("\tbuffer_load_dwordx4 v[0:3], v8, s[0:3], 0 offen glc\n", "\tbuffer_load_dwordx4 v[0:3], v8, s[0:3], 0 offen\n"),
-            ("\tbuffer_load_dword v54, off, s[20:23], s18 glc\n", "\tbuffer_load_dword v54, off, s[20:23], s18\n"),
-            ("\tbuffer_store_dword v1, v2, s[20:23], 0 offen glc\n", "\tbuffer_store_dword v1, v2, s[20:23], 0 offen\n"),
-            ("\ts_waitcnt vmcnt(0)\n", "\ts_barrier\n"), ATOM)
-RDNA2 = Lines(AMD, ("\tbuffer_load_dwordx4 v[0:3], v8, s[0:3], 0 offen glc dlc\n", GCN.word[0]),
-              ("\tbuffer_load_dword v54, off, s[24:27], s19 glc dlc\n", GCN.counter[0]), GCN.store,
-              ("\ts_waitcnt_vscnt null, 0x0\n", "\ts_barrier\n"), ATOM)
+            ("\tbuffer_store_dword v1, v2, s[20:23], 0 offen glc\n", "\tbuffer_store_dword v1, v2, s[20:23], 0 offen\n"))
+RDNA2 = Lines(AMD, ("\tbuffer_load_dwordx4 v[0:3], v8, s[0:3], 0 offen glc dlc\n", GCN.word[0]), GCN.store)
 RDNA3 = Lines(AMD, ("\tbuffer_load_b128 v[0:3], v8, s[0:3], 0 offen glc\n", "\tbuffer_load_b128 v[0:3], v8, s[0:3], 0 offen\n"),
-              ("\tbuffer_load_b32 v54, off, s[24:27], s19 glc\n", "\tbuffer_load_b32 v54, off, s[24:27], s19\n"),
-              ("\tbuffer_store_b32 v1, v2, s[24:27], 0 offen\n", ""), RDNA2.arrival, "\tbuffer_atomic_add_u32 v54, off, s[0:3], s19\n")
+              ("\tbuffer_store_b32 v1, v2, s[24:27], 0 offen\n", ""))
 RDNA4 = Lines(AMD, ("\tbuffer_load_b128 v[0:3], v8, s[0:3], null offen scope:SCOPE_DEV\n", "\tbuffer_load_b128 v[0:3], v8, s[0:3], null offen\n"),
-              ("\tbuffer_load_b32 v54, off, s[28:31], s17 scope:SCOPE_DEV\n", "\tbuffer_load_b32 v54, off, s[28:31], s17 scope:SCOPE_SE\n"),
-              ("\tbuffer_store_b32 v1, v2, s[28:31], null offen scope:SCOPE_DEV\n", "\tbuffer_store_b32 v1, v2, s[28:31], null offen\n"),
-              ("\ts_wait_storecnt 0x0\n", "\ts_barrier_signal -1\n\ts_barrier_wait 0xffff\n"), RDNA3.add)
+              ("\tbuffer_store_b32 v1, v2, s[28:31], null offen scope:SCOPE_DEV\n", "\tbuffer_store_b32 v1, v2, s[28:31], null offen\n"))
 NAK = Lines(NVIDIA, ("      r4..8 = ld.global.a64.strong.gpu.b128 [r4..6+rZ], pT\n", "      r4..8 = ld.global.a64.weak.b128 [r4..6+rZ], pT\n"),
-            ("      r7 = ld.global.a64.strong.gpu.b32 [r56..58+rZ], pT\n", "      r7 = ld.global.a64.weak.b32 [r56..58+rZ], pT\n"),
-            ("      st.global.a64.strong.gpu.b32 [r4..6+rZ] r3\n", "      st.global.a64.strong.cta.b32 [r4..6+rZ] r3\n"),
-            ("      bar.sync\n", "      membar.sc..gpu\n"), "      null = atom.add.u32.global.a64.strong.gpu [r56..58] r7\n")
-XE_LP = Lines(INTEL, (intel("untyped_read:xyzw simd8 (8) bti(5)"), ""), (intel("untyped_read:x simd8 (8) bti(2)"), ""),
-              (intel("untyped_write:x simd8 (8) bti(5)"), ""), (intel("memory_fence (1)"), intel("barrier_msg (8)")),
-              intel("untyped_atomic_add simd8 (8) bti(2)"))
+            ("      st.global.a64.strong.gpu.b32 [r4..6+rZ] r3\n", "      st.global.a64.strong.cta.b32 [r4..6+rZ] r3\n"))
+XE_LP = Lines(INTEL, (intel("untyped_read:xyzw simd8 (8) bti(5)"), ""), (intel("untyped_write:x simd8 (8) bti(5)"), ""))
 XE = Lines(INTEL, (intel("load.ugm.d32x4.a32.uc.ca.bti[4]"), intel("load.ugm.d32x4.a32.uc.uc.bti[4]")),
-           (intel("load.ugm.d32x1t.a32.uc.ca.bti[1]", 1), intel("load.ugm.d32x1t.a32.bti[1]", 1)),
-           (intel("store.ugm.d32.a32.uc.wb.bti[4]"), intel("store.ugm.d32.a32.bti[4]")),
-           (intel("fence.ugm.tile.evict", 1), intel("barrier_msg (16)")), intel("atomic_inc.ugm.d32.a32.uc.wb.bti[1]"))
+           (intel("store.ugm.d32.a32.uc.wb.bti[4]"), intel("store.ugm.d32.a32.bti[4]")))
 IR3 = Lines(ADRENO, ("ldib.b.untyped.1d.u32.4.imm.base0 r0.y, r8.w, 8\n", "isam.v.base0 (u32)(xyzw)r0.y, r8.w, s#0, t#2\n"),
-            ("ldib.b.untyped.1d.u32.1.imm.base0 r5.z, r4.z+16, 10\n", "isam.v.base0 (u32)(x)r5.z, r4.z, s#0, t#2\n"),
-            ("stib.b.untyped.1d.u32.1.imm.base0 r8.y, r5.z, 8\n", ""), ("fence.g.l.r.w\n", "(sy)(ss)bar.g\n"),
-            "atomic.b.add.untyped.1d.u32.1.imm.base0 r5.x, r4.w, 10\n")
+            ("stib.b.untyped.1d.u32.1.imm.base0 r8.y, r5.z, 8\n", ""))
 WRITTEN = {"vega64": GCN, "mi200": GCN, "rx6900xt": RDNA2, "rx7900xtx": RDNA3, "rx9070": RDNA4, "rtx3090": NAK, "tgl": XE_LP,
            "arc-a770": XE, "arc-b580": XE, "adreno618": IR3, "adreno740": IR3}
 
@@ -174,77 +106,44 @@ def code(text):
     return Pipeline("kernel", 1.0, assembly=text).code
 
 
-def counted(gpu, in_flow, is_alone=False, phases=1, **changed):
+def counted(gpu, phases=1, **changed):
     """Of the assembly with some of its lines changed."""
     lines = WRITTEN[gpu]
-    right = {"word": lines.word[0], "counter": lines.counter[0], "store": lines.store[0], "arrival": "".join(lines.arrival),
-             "add": lines.add, "products": 4 * lines.shown[2], "before": ""}
-    return shared(code(lines.shown[not in_flow].format(**right | changed)), MEMORY[gpu], phases, in_flow, is_alone)
+    right = {"word": lines.word[0], "store": lines.store[0], "products": 4 * lines.shown[1], "before": ""}
+    return shared(code(lines.shown[0].format(**right | changed)), MEMORY[gpu], phases)
 
 
 @pytest.mark.parametrize("gpu", WRITTEN)
 def test_what_is_right(gpu):
-    assert counted(gpu, True) == {STORES: 1, WORDS: 1}
-    assert counted(gpu, False) == {STORES: 1, VECTORS: 1, COUNTERS: 1, ARRIVALS: 1}
-    assert counted(gpu, False, phases=2) == {STORES: 0.5, VECTORS: 0.5, COUNTERS: 0.5, ARRIVALS: 0.5}, "each phase has its own"
+    assert counted(gpu) == {STORES: 1, WORDS: 1}
+    assert counted(gpu, phases=2) == {STORES: 0.5, WORDS: 0.5}, "each phase has its own"
 
 
 @pytest.mark.parametrize("gpu", WRITTEN)
 def test_what_other_cores_do_not_see(gpu):
     lines = WRITTEN[gpu]
-    assert counted(gpu, True, word=lines.word[1])[WORDS] == 0
-    assert counted(gpu, True, word=lines.word[0] + lines.word[1])[WORDS] == (not lines.word[1]), "all of a loop's loads"
-    assert counted(gpu, True, store=lines.store[1])[STORES] == 0
-    assert counted(gpu, False, word=lines.word[1])[VECTORS] == 0
-    assert counted(gpu, False, counter=lines.counter[1])[COUNTERS] == 0
+    assert counted(gpu, word=lines.word[1])[WORDS] == 0
+    assert counted(gpu, word=lines.word[0] + lines.word[1])[WORDS] == (not lines.word[1]), "all of a loop's loads"
+    assert counted(gpu, store=lines.store[1])[STORES] == 0
 
 
 @pytest.mark.parametrize("gpu", WRITTEN)
 def test_what_is_loaded_before_the_loop(gpu):
-    lines = WRITTEN[gpu]
-    assert counted(gpu, True, word="", before=lines.word[0])[WORDS] == 0
-    assert counted(gpu, False, counter="", before=lines.counter[0])[COUNTERS] == 0
+    assert counted(gpu, word="", before=WRITTEN[gpu].word[0])[WORDS] == 0
 
 
 @pytest.mark.parametrize("gpu", WRITTEN)
-def test_what_stands_before_an_arrival(gpu):
-    first, second = WRITTEN[gpu].arrival
-    assert counted(gpu, False, arrival=first)[ARRIVALS] == 0
-    assert counted(gpu, False, arrival=second)[ARRIVALS] == 0
-    assert counted(gpu, False, arrival=second + first)[ARRIVALS] == 0
-    assert counted(gpu, False, arrival=first + second + WRITTEN[gpu].store[0])[ARRIVALS] == 0, "a store behind it"
-    fence = second if gpu == "rtx3090" else first
-    assert counted(gpu, False, is_alone=True, arrival=fence)[ARRIVALS] == 1
-    assert counted(gpu, False, is_alone=True, arrival="")[ARRIVALS] == 0
-
-
-@pytest.mark.parametrize("gpu", WRITTEN)
-@pytest.mark.parametrize("in_flow", [True, False])
-def test_loads_before_a_step_waits(gpu, in_flow):
-    """The gates' load stands at the head of the step, or behind the poll or barrier, where a compiler may put it."""
+def test_loads_before_a_step_waits(gpu):
+    """The gates' load stands at the head of the step, or behind the poll, where a compiler may put it."""
     lines = WRITTEN[gpu]
-    load, wait = lines.word[0], lines.word[0] if in_flow else lines.arrival[gpu != "rtx3090"]
+    load = lines.word[0]
 
     def ahead(before, after):
-        text = lines.shown[not in_flow].format(before=before if in_flow else "", word=wait if in_flow else before + wait,
-                                               products=4 * lines.shown[2] + after, store=lines.store[0], arrival="", add="",
-                                               counter=lines.counter[0])
+        text = lines.shown[0].format(before=before, word=load, products=4 * lines.shown[1] + after, store=lines.store[0])
         return loads_before_waiting(of_products(code(text)), 16, 16)
 
     assert ahead(load, "") == ahead(2 * load, load) / 2 == 1
     assert ahead("", load) == 0
-
-
-@pytest.mark.parametrize("gpu", WRITTEN)
-@pytest.mark.parametrize(("before", "behind", "found"), [(3, 0, 1), (2, 0, 0), (2, 1, 0), (1, 2, 1), (0, 2, 0), (0, 3, 0)])
-def test_loads_of_h_are_not_loads_of_the_gates(gpu, before, behind, found):
-    """Two of h, which a compiler puts, with their stores to shared memory, before or behind the step's first barrier."""
-    lines = WRITTEN[gpu]
-    load, wait, stored = lines.word[0], lines.arrival[gpu != "rtx3090"], STORED[lines.shown]
-    first, second = (stored, "") if before > 1 else ("", stored)
-    text = lines.shown[1].format(before="", word=before * load + first + wait + behind * load + second, products=4 * lines.shown[2],
-                                 store=lines.store[0], arrival="", add="", counter=lines.counter[0])
-    assert loads_before_waiting(of_products(code(text)), 16, 16, 2) == found
 
 
 def test_every_gpu_has_its_memory():

@@ -1,6 +1,6 @@
-// Prepares the state that parts exchange for a dispatch of the time loop. Before the first step it stores the initial states,
-// zeros in the padding of H, and counts of no arrivals. In flow it marks the words to come, and before a later chunk copies the
-// last h of the chunk before to the first slot. Workgroups: x share the vec4s of all directions and rows, y the slots.
+// Prepares the state that parts exchange for a dispatch of the time loop. Before the first step it stores the initial states and
+// zeros in the padding of H. In flow it marks the words to come, and before a later chunk copies the last h of the chunk before to
+// the first slot. Workgroups: x share the vec4s of all directions and rows, y the slots.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "../common/problem.glsl"
@@ -10,19 +10,16 @@
 #include "../common/recurrence.glsl"
 #include "state_layout.glsl"
 layout(constant_id = 51) const uint HAS_INITIAL_H = 0;
-layout(constant_id = 77) const uint MEETING_WORDS = 1;
 layout(constant_id = 150) const uint HAS_INITIAL_C = 0;
 layout(binding = 5) readonly buffer HiddenInit { uint initial_h[]; };
 layout(binding = 8) buffer State { uvec4 state_vecs[]; };
 layout(binding = 9) readonly buffer CellMemInit { uint initial_c[]; };
-layout(binding = 12) buffer Meeting { uint meeting[]; };
 
 void begin_vec(uint i)
 {
     uint of_direction = dispatch.batch * HIDDEN_VECS;
     bool is_first = dispatch.first_step == 0;
-    if (i < DIRECTIONS * dispatch.tiles && gl_WorkGroupID.y == 0) meeting[(1 + i) * MEETING_WORDS] = 0;
-    if (i >= DIRECTIONS * of_direction || !is_first && IN_FLOW == 0) return;
+    if (i >= DIRECTIONS * of_direction) return;
     direction = i / of_direction;
     uint row = i % of_direction / HIDDEN_VECS, first = i % HIDDEN_VECS * 4, stride = DIRECTIONS * of_direction;
     uvec4 h = uvec4(0), c = uvec4(0), to_come = uvec4(0);
@@ -42,6 +39,6 @@ void begin_vec(uint i)
 
 void main()
 {
-    uint count = DIRECTIONS * max(dispatch.batch * HIDDEN_VECS, dispatch.tiles), stride = gl_NumWorkGroups.x * WORKGROUP;
+    uint count = DIRECTIONS * dispatch.batch * HIDDEN_VECS, stride = gl_NumWorkGroups.x * WORKGROUP;
     [[dont_unroll]] for (uint i = gl_GlobalInvocationID.x; i < count; i += stride) begin_vec(i);
 }

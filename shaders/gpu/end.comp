@@ -16,13 +16,13 @@ layout(constant_id = 154) const uint HAS_CELL_SINGLE = 0;
 layout(binding = 7) buffer OutputSingle { STORED output_single[]; };
 layout(binding = 8) readonly buffer State { float state[]; };
 layout(binding = 10) buffer OutputCellSingle { STORED output_cell_single[]; };
-layout(binding = 12) readonly buffer Meeting { uint meeting[]; };
+layout(binding = 12) readonly buffer Meeting { uint meeting; };
 
 void end_unit(uint i)
 {
     uint row = i / HIDDEN % dispatch.batch, unit = i % HIDDEN;
     direction = i / HIDDEN / dispatch.batch;
-    if (direction >= DIRECTIONS || SPINS != 0 && meeting[0] != 0) return;
+    if (direction >= DIRECTIONS || SPINS != 0 && meeting != 0) return;
     uint length = row_length(row);
     uint last = h_slot(IN_FLOW != 0 ? clamp(length, dispatch.first_step, dispatch.last_step) : length);
     if (HAS_SINGLE != 0) {

@@ -1,4 +1,4 @@
-// Fetches a tile whose words were stored before this dispatch, or before the parts met, so that it need not wait.
+// Fetches a tile whose words were stored before this dispatch, so that it need not wait.
 void fetch_tile(uint slot, uint first_row)
 {
     source_slot_now = slot;

@@ -1,6 +1,5 @@
-// Fetches a tile in flow, without a barrier: each word of h is its own flag. gpu/begin.comp sets the words to come to
-// NOT_THERE, which no h is, and an invocation loads a word until it is there. A kernel declares words_to_come, as volatile or
-// coherent.
+// Fetches a tile in *persistent*: each word of h is its own flag. gpu/begin.comp sets the words to come to NOT_THERE, which no h
+// is, and an invocation loads a word until it is there. A kernel declares words_to_come, as volatile or coherent.
 void fetch_tile(uint slot, uint first_row)
 {
     bool is_there;
@@ -18,5 +17,3 @@ void fetch_tile(uint slot, uint first_row)
         }
     } while (!is_there && spins < SPINS);
 }
-
-void meet() {}

@@ -1,18 +1,15 @@
 // The schedule *persistent*: a dispatch runs a chunk of steps, and the parts of a group of rows wait for each other in it.
 // Vulkan does not promise that they run at the same time, so each wait is bounded. An invocation that has waited too long sets
-// the first word of `meeting`, stops waiting and goes on to its end with whatever is there. So do all that see the word. The
-// host reads it and then runs a schedule without waits. gpu/begin.comp sets the other words to 0: the arrivals of each group,
-// MEETING_WORDS apart.
+// the word `meeting`, stops waiting and goes on to its end with whatever is there. So do all that see the word. The host reads it
+// and then runs a schedule without waits.
 // Workgroups: x groups of rows, y directions, z parts.
-layout(constant_id = 65) const uint PARTS = 1;
 layout(constant_id = 67) const uint SPINS = 1;             // an invocation gives up after so many looks in vain, in one wait
 layout(constant_id = 80) const uint COUNTED_TOGETHER = 0;  // or in all waits together, if a driver bounds a dispatch's loops
-layout(constant_id = 77) const uint MEETING_WORDS = 1;
-layout(binding = 12) coherent buffer Meeting { uint meeting[]; };
+layout(binding = 12) coherent buffer Meeting { uint meeting; };
 const uint LOOKS = 64;  // looks after which an invocation checks whether another has given up
 uint spins = 0;  // looks in this wait; SPINS or more once this invocation has given up
 
-bool any_gave_up() { return atomicLoad(meeting[0], gl_ScopeDevice, 0, gl_SemanticsRelaxed) != 0; }
+bool any_gave_up() { return atomicLoad(meeting, gl_ScopeDevice, 0, gl_SemanticsRelaxed) != 0; }
 
 void begin_wait()
 {
@@ -22,22 +19,19 @@ void begin_wait()
 void count_look_in_vain()
 {
     if (++spins == SPINS) {
-        atomicOr(meeting[0], 1);
+        atomicOr(meeting, 1);
     } else if (spins % LOOKS == 0 && any_gave_up()) {
         spins = SPINS;
     }
 }
 
-// A schedule defines this: after it, each part sees all that the parts stored before it.
-void meet();
-
-// Stores zeros at the times for which no row of the group has a step, and in flow the last h for later dispatches.
+// Stores zeros at the times for which no row of the group has a step, and the last h for later dispatches.
 void end_group(uint steps)
 {
     uint start = max(dispatch.first_step, steps);
     [[dont_unroll]] for (uint row = first_row_of_group() + column_group; row < end_row_of_group(); row += COLUMN_GROUPS) {
         if (unit >= HIDDEN) continue;
-        if (IN_FLOW != 0 && start < dispatch.last_step) publish(h_slot(dispatch.last_step), row, load_word(h_slot(start), row));
+        if (start < dispatch.last_step) publish(h_slot(dispatch.last_step), row, load_word(h_slot(start), row));
         if (HAS_SEQUENCE != 0)
             for (uint time = start; time < dispatch.last_step; ++time)
                 store_output(time * dispatch.sequence_stride_t + PLACE_OF(sequence, row, unit), 0.0);
@@ -61,11 +55,7 @@ void main()
     }
     [[dont_unroll]] for (uint step = dispatch.first_step; step < min(dispatch.last_step, steps); ++step) {
         run_phase(0, step);
-        meet();
-        if (PHASES == 2) {
-            run_phase(1, step);
-            meet();
-        }
+        if (PHASES == 2) run_phase(1, step);
     }
     if (HAS_LENGTHS != 0) {
         // Another invocation may have stored a row's last h.

@@ -50,9 +50,9 @@ from .planning.device_info import DeviceInfo
 from .planning.dispatches import Dispatch
 from .planning.gpus import GPUS, GpuRates
 from .planning.loop_dispatches import time_loop
-from .planning.options import BARRIER, FLOW, PERSISTENT, SCHEDULES, SEQUENCE, STEPPED, Options, Schedule, WayToWait
+from .planning.options import PERSISTENT, SCHEDULES, SEQUENCE, STEPPED, Options, Schedule
 from .planning.plain import plan as plan_plain
-from .planning.plan import Plan, best, best_of_each_way, described, plan, plan_of, tilings
+from .planning.plan import Plan, best, best_of_each_schedule, described, plan, plan_of, tilings
 from .planning.profiles import PRIVATE_ARRAYS, PROFILES, DeviceProfile, Rates, compute_units, gpu_rates, profile
 from .planning.tiling import MEETING, STATE, Target, Tiling
 
@@ -69,9 +69,9 @@ def plans_of_first_call(problem: Problem, info: DeviceInfo) -> dict[str, list[Pl
     """List the plans that a first call compiles on an unknown GPU, by their purpose."""
     target = Target(problem, info)
     timed = likely(target)
-    meetings = dict.fromkeys((tiling.loop.meeting, tiling.loop.subgroup_size) for tiling in timed if tiling.loop.meeting)
+    sizes = dict.fromkeys(tiling.loop.subgroup_size for tiling in timed if tiling.loop.schedule == PERSISTENT)
     return {"its plan": [plan(problem, info)],
-            "meetings": [one for meeting in meetings for one in plans_of_test(info, Meeting(problem.cell, *meeting))],
+            "meetings": [one for size in sizes for one in plans_of_test(info, Meeting(problem.cell, size))],
             "tuning": [plan_of(target, tiling) for tiling in timed]}
 
 

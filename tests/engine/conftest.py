@@ -40,7 +40,7 @@ def trusted(monkeypatch):
     asked = []
 
     def meets(gpu, meeting):
-        asked.append((meeting.cell.name, meeting.waits_by))
+        asked.append(meeting.cell.name)
         return Verdict(trusting["passes"], "made up")
 
     trusting = {"asked": asked, "passes": True}

@@ -13,11 +13,11 @@ from vkdml.engine.vulkan.driver import Driver
 from vkdml.engine.vulkan.gpu import Submission
 from vkdml.operators import cells, reference
 from vkdml.operators.problem import from_desc
-from vkdml.planning.options import FLOW, PERSISTENT, Options
+from vkdml.planning.options import PERSISTENT, Options
 from vkdml_lab.suite.support import make_desc, random_arrays, tensor
 
 T, B, H = 4, 2, 8
-ONE_PART = Options(lanes=False, schedule=PERSISTENT, meeting=FLOW, workgroup=256)  # so that nothing depends on what runs at once
+ONE_PART = Options(lanes=False, schedule=PERSISTENT, workgroup=256)  # so that nothing depends on what runs at once
 LAYERS = {"rnn": cells.RNN, "gru": cells.GRU, "lstm": cells.LSTM}
 STATES = {"HiddenInitTensor": "h", "CellMemInitTensor": "c", "OutputSingleTensor": "h'", "OutputCellSingleTensor": "c'"}
 SOME = [(), ("rnn",), ("gru",), ("lstm",), ("rnn", "lstm"), tuple(LAYERS)]
@@ -28,7 +28,7 @@ def in_vain(tmp_path_factory):
     """Kernels in which all waits are in vain, so that they give up and go on with whatever is there, by name."""
     compiler = pytest.importorskip("tools.compile_shaders", reason="the sources of the shaders are not in the wheel")
     made = compiler.mistaken(tmp_path_factory.mktemp("shaders"), "gpu/flow.glsl", "is_there = true;",
-                             "is_there = false; atomicOr(meeting[0], 2);", {f"gpu/{name}_flow" for name in LAYERS}.__contains__)
+                             "is_there = false; atomicOr(meeting, 2);", {f"gpu/{name}_flow" for name in LAYERS}.__contains__)
     return {name: spirv.of_spirv(name, code) for name, code in made.items()}
 
 

@@ -12,7 +12,6 @@ from vkdml import cli
 from vkdml.engine import compiled
 from vkdml.engine.trust import choices, self_test
 from vkdml.operators import cells, element_types, table
-from vkdml.planning.options import MEETINGS
 from vkdml.planning.plain import plan as plan_plain
 from vkdml.planning.plan import plan as plan_recurrent
 from vkdml.planning.plan import plan_of, tilings
@@ -50,7 +49,7 @@ def test_this_device_passes(device, kind, element):
 def test_every_kernel_is_run_once_at_least(device, element):
     problem = self_test.problem_of("LSTM", element)
     run = [kernel for plan in self_test.plans_of(device.info, problem) for kernel in self_test._kernels(plan)]
-    target = Target(problem, device.info, without=frozenset(MEETINGS))
+    target = Target(problem, device.info, may_wait=False)
     assert set(run) == {kernel for tiling in tilings(target) for kernel in self_test._kernels(plan_of(target, tiling))}
 
 

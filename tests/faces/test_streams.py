@@ -35,7 +35,7 @@ def test_steps_one_by_one_and_several_at_once(name):
         check(state, last[key])
 
 
-@pytest.mark.parametrize("schedule", ["default", "fused", "projected", "stepped", "stepped, fused", "plain barrier", "plain flow"])
+@pytest.mark.parametrize("schedule", ["default", "fused", "projected", "stepped", "stepped, fused", "plain persistent"])
 def test_every_schedule_can_keep_its_state_in_place(device, schedule):
     layer, x = vkdml.LSTM(**weights("LSTM"), options=options(device, schedule)), make(T, B, I)
     y, _ = whole(vkdml.LSTM(**weights("LSTM")), x)

@@ -37,8 +37,6 @@ def test_directions() -> None:
 def test_options() -> None:
     with refused("schedule"):
         vkdml.Options(schedule="both")  # type: ignore[arg-type]
-    with refused("meeting"):
-        vkdml.Options(meeting="both")  # type: ignore[arg-type]
 
 
 def test_places() -> None:

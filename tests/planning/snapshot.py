@@ -34,11 +34,11 @@ _SIZES = [(1, 1, 5, 5, 1), (100, 1, 256, 256, 1), (3, 2, 40, 70, 2), (300, 16, 6
           (7, 300, 33, 1030, 1)]
 _WAYS = {
     "": Options(), "sequence": Options(schedule="sequence"), "stepped": Options(schedule="stepped"),
-    "barrier": Options(schedule="persistent", meeting="barrier"), "flow": Options(schedule="persistent", meeting="flow"),
+    "persistent": Options(schedule="persistent"),
     "fused": Options(fused=True), "resident": Options(resident=True), "plain": Options(lanes=False),
     "chunks": Options(chunk_steps=2, workspace_bytes=50_000),
 }
-_ALL_TYPES = "", "flow"
+_ALL_TYPES = "", "persistent"
 
 
 def snapshot() -> dict[str, dict[str, str]]:

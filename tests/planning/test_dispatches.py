@@ -15,7 +15,7 @@ from vkdml_lab.suite.devices import CPU, GPU, GPUS, make_problem
 from vkdml_lab.suite.support import CELLS, SCHEDULES, options_on, tensor
 
 MOST_SECONDS = 0.05  # of a submission on a GPU
-NEEDED = {"Weights", "Packed", "HiddenWeights", "State", "Meeting", "HiddenInit", "OutputSingle"}  # whether fused or not
+NEEDED = {"Weights", "Packed", "HiddenWeights", "State", "HiddenInit", "OutputSingle"}  # whether fused or not
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -69,7 +69,7 @@ def test_what_lets_outputs_be_stored_as_words(element, hidden, strides, whole):
 @pytest.mark.parametrize("slower", [1, 10])
 @pytest.mark.parametrize(("options", "sizes", "phases", "element"), [
     (Options(schedule="sequence"), (100_000, 1), 1, "FLOAT32"), (Options(schedule="stepped"), (2_000, 100), 2, "FLOAT32"),
-    (Options(meeting="barrier"), (500_000, 1), 1, "FLOAT32"), (Options(meeting="flow"), (500_000, 1), 1, "FLOAT32"),
+    (Options(schedule="persistent"), (500_000, 1), 1, "FLOAT32"),
     (Options(schedule="sequence", fused=False), (2_000, 2), 1, "FLOAT64"), (Options(schedule="stepped"), (1_000, 2), 2, "FLOAT64")],
     ids=str)
 def test_a_submission_ends_before_drivers_would_end_it(options, sizes, phases, element, slower):
@@ -85,7 +85,7 @@ def test_a_submission_ends_before_drivers_would_end_it(options, sizes, phases, e
         target = as_measured(target, Measured(described(first), slower * seconds))
         assert first.step_seconds(target) == pytest.approx(slower * first.step_seconds(modelled))
     tiling = best(target)
-    for each in (tiling, *(fallbacks(target, tiling) if tiling.loop.meeting else [])):
+    for each in (tiling, *(fallbacks(target, tiling) if tiling.loop.schedule == "persistent" else [])):
         check_submissions(target, each, phases if each.loop.schedule == "stepped" else 1)
 
 

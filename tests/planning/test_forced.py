@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 import vkdml
 from vkdml.operators import cells, element_types
-from vkdml.planning.options import MEETINGS, SCHEDULES, Options
+from vkdml.planning.options import SCHEDULES, Options
 from vkdml.planning.plan import plan
 from vkdml_lab.suite.devices import DEVICES, GPUS, devices, make_problem
 
 VALUES = {"schedule": SCHEDULES, "parts": [1, 2, 3, 5, 5000], "rows": range(1, 33), "units_at_once": range(1, 9), "workgroup": [1, 4, 8, 16, 32, 48, 128],
-          "chunk_steps": [1, 5], "workspace_bytes": [1000, 10**6], "meeting": MEETINGS, "register_loads": [0, 2], "shared_loads": [0, 1],
+          "chunk_steps": [1, 5], "workspace_bytes": [1000, 10**6], "register_loads": [0, 2], "shared_loads": [0, 1],
           **{name: [False, True] for name in ("fused", "lanes", "resident", "shared_state")}}
 PROBLEMS = {
     "float32": make_problem(20, 9, 10, 45),
@@ -27,9 +27,8 @@ def found_in(plan):
     loop = next(dispatch for dispatch in reversed(plan.execute) if dispatch.kernel != "gpu/end")
     kernels, constants = {dispatch.kernel for dispatch in plan.execute}, loop.constants
     schedule = "persistent" if constants.get("SPINS") else "sequence" if constants["PARTS"] == 1 else "stepped"
-    meeting = loop.kernel.rpartition("_")[2]
     return {
-        "schedule": "stepped" if meeting == "stepped" else schedule, "meeting": meeting if meeting in MEETINGS else None,
+        "schedule": "stepped" if loop.kernel.endswith("_stepped") else schedule,
         "register_loads": constants.get("REGISTER_LOADS", 0), "shared_loads": constants.get("SHARED_LOADS", 0),
         "parts": constants["PARTS"], "rows": constants["ROWS"], "units_at_once": constants["UNITS_AT_ONCE"],
         "workgroup": constants["WORKGROUP"], "fused": not any("projection" in kernel for kernel in kernels),
@@ -86,7 +85,6 @@ NVIDIA, SMALL = GPUS["RTX 3090"], make_problem(9, 7, 10, 100)
     (NVIDIA, SMALL, Options(workgroup=40), "options.workgroup: found 40; expected a multiple of 32, at most 1024"),
     (NVIDIA, SMALL, Options(workgroup=2048), "options.workgroup: found 2048; expected a multiple of 32, at most 1024"),
     (NVIDIA, SMALL, Options(fused=True), "options.fused: found True; expected False"),
-    (NVIDIA, SMALL, Options(schedule="sequence", meeting="flow"), "options.meeting: found 'flow'; expected None with schedule = 'sequence'"),
     (NVIDIA, SMALL, Options(schedule="persistent", register_loads=100), "options.register_loads: found 100; expected "),
     (NVIDIA, SMALL, Options(schedule="persistent", shared_loads=100), "options.shared_loads: found 100; expected "),
     (NVIDIA, SMALL, Options(schedule="sequence", workgroup=32, shared_loads=1), "options.shared_loads: found 1; expected 0 with schedule = 'sequence', workgroup"),

@@ -147,7 +147,7 @@ def check_chunks(problem, dispatches):
         if dispatch.kernel == "gpu/end":
             assert dispatch is dispatches[-1]
             continue
-        if dispatch.kernel.endswith(("_barrier", "_flow", "_flow_coherent")):
+        if dispatch.kernel.endswith(("_flow", "_flow_coherent")):
             assert last == begun  # for exactly these steps
         if not constants["FUSED"] and last:
             assert gates_first == gates_step <= first < last <= projected

@@ -14,13 +14,13 @@ from vkdml_lab.suite.devices import CPU, DEVICES, GPU, GPUS, devices, make_probl
 
 @pytest.mark.parametrize(("info", "options"), [
     *((info, options) for info in (replace(CPU, cores=2), GPU, GPUS["RTX 3090"]) for options in (
-        Options(), Options(meeting="barrier"), Options(meeting="flow", rows=4), Options(register_loads=0, shared_loads=1))),
+        Options(), Options(rows=4), Options(register_loads=0, shared_loads=1))),
 ], ids=str)
 def test_a_fallback_has_the_same_weights_and_room(info, options):
     target = Target(make_problem(100, 9, 256, 256, cell=cells.LSTM), info, replace(options, schedule="persistent"))
     for tiling in tilings(target):
         for other in fallbacks(target, tiling):
-            assert (other.loop.schedule, other.loop.meeting) in (("sequence", None), ("stepped", None))
+            assert other.loop.schedule in ("sequence", "stepped")
             assert other.loop.spins == 0
             assert (other.input, other.loop.hidden, other.projection) == (tiling.input, tiling.loop.hidden, tiling.projection)
             assert other.loop.units == tiling.loop.units
@@ -58,12 +58,12 @@ def test_a_long_sequence_is_not_stepped():
     assert stepped > sequence + 2 * 499 * target.profile.rates.dispatch
 
 
-def test_a_gpu_with_one_row_meets_in_flow():
-    """A barrier waits for arrivals and for who counts them, and a dispatch for the one before: and all have the same work."""
+def test_a_gpu_with_one_row_is_persistent():
+    """Waiting for words is shorter than waiting for a dispatch, and both have the same work."""
     info, problem = GPUS["RTX 3090"], make_problem(250, 1, 64, 512)
-    flow, barrier, stepped = (step_seconds(chosen(problem, info, workgroup=512, **forced), info)
-                              for forced in ({"meeting": "flow"}, {"meeting": "barrier"}, {"schedule": "stepped"}))
-    assert flow < barrier < stepped
+    persistent, stepped = (step_seconds(chosen(problem, info, workgroup=512, schedule=schedule), info)
+                           for schedule in ("persistent", "stepped"))
+    assert persistent < stepped
 
 
 @settings(max_examples=30, deadline=None, derandomize=True)

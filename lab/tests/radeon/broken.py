@@ -14,11 +14,9 @@ from typing import Any
 from vkdml import Device, Options, VerificationError
 from vkdml.errors import VkdmlError
 from vkdml.laboratory import (
-    BARRIER,
     ELEMENT_TYPES,
     FLOAT32,
     FLOAT64,
-    FLOW,
     GRU,
     LSTM,
     PERSISTENT,
@@ -49,9 +47,9 @@ def recurrent(cell: Any, element: Any, *sizes: int, **changes: Any) -> Problem:
 # Problems as users have them, and how they run. Sizes: T, B, I, H and D
 CASES: dict[str, tuple[Any, Options]] = {
     "GRU sequence": (recurrent(GRU, FLOAT32, 9, 13, 24, 48), Options(schedule=SEQUENCE, rows=4)),
-    "GRU barrier": (recurrent(GRU, FLOAT32, 9, 13, 16, 64), Options(schedule=PERSISTENT, meeting=BARRIER, workgroup=128, rows=4)),
-    "LSTM flow, without its sequence": (recurrent(LSTM, FLOAT16, 9, 5, 16, 64, OutputSequenceTensor=None),
-                                        Options(schedule=PERSISTENT, meeting=FLOW, workgroup=128, rows=2)),
+    "GRU persistent": (recurrent(GRU, FLOAT32, 9, 13, 16, 64), Options(schedule=PERSISTENT, workgroup=128, rows=4)),
+    "LSTM persistent, without its sequence": (recurrent(LSTM, FLOAT16, 9, 5, 16, 64, OutputSequenceTensor=None),
+                                              Options(schedule=PERSISTENT, workgroup=128, rows=2)),
     "RNN stepped, both directions": (recurrent(RNN, FLOAT16, 9, 3, 8, 128, 2), Options(schedule=STEPPED)),
     "LSTM in float64": (recurrent(LSTM, FLOAT64, 7, 3, 8, 16), Options()),
     **{kind: (self_test.problem_of(kind, FLOAT32), Options()) for kind in ("activation", "arithmetic", "GEMM", "cast")},

@@ -24,8 +24,7 @@ from vkdml_lab.suite.support import Case, make_desc, random_arrays, run_on_devic
 
 # Sizes at which workgroups have several waves that store, and parts meet
 WAYS = {"sequence": Options(schedule="sequence", workgroup=256), "stepped": Options(schedule="stepped", workgroup=256),
-        "barrier": Options(schedule="persistent", meeting="barrier", workgroup=256, rows=8),
-        "flow": Options(schedule="persistent", meeting="flow", workgroup=256, rows=2)}
+        "persistent": Options(schedule="persistent", workgroup=256, rows=2)}
 # Why a mistake shows in nothing. The first five are certain for what ran: clocks and stamps of accesses find what another order
 # would make wrong. The others are what was found where they were looked at
 WHY = {

@@ -31,8 +31,8 @@ def radeon(*command, **settings):
 
 
 @pytest.mark.family("on the emulated GPU", first=0)
-@pytest.mark.parametrize(("gpu", "only"), [("rx7900xtx", "flow or barrier"), ("rx6900xt", "stepped and GRU"),
-                                             ("rx9070", "(flow or barrier) and GRU")])
+@pytest.mark.parametrize(("gpu", "only"), [("rx7900xtx", "flow"), ("rx6900xt", "stepped and GRU"),
+                                             ("rx9070", "flow and GRU")])
 def test_kernels(drivers, gpu, only):
     found = radeon("--gpu", gpu, "pytest", "-p", "no:cacheprovider", "lab/vkdml_lab/suite/test_gpu_kernels.py", "-m", "not thorough", "-k", only)
     assert found.returncode == 0, found.stdout + found.stderr
@@ -74,7 +74,7 @@ def test_its_command_ends_with_it(drivers, number):
 def test_exactly_as_many_workgroups_as_are_needed_and_one_less(drivers, way):
     found = radeon("python", "-m", f"lab.tests.radeon.{way}")
     assert found.returncode == 0, found.stdout + found.stderr
-    assert found.stdout.count("the fallback was right") == 4
+    assert found.stdout.count("the fallback was right") == 2
 
 
 @pytest.mark.family("on the emulated GPU", first=0)
@@ -87,7 +87,7 @@ def test_the_self_test_sees_broken_instructions(drivers, case):
 
 
 @pytest.mark.family("on the emulated GPU", first=0)
-@pytest.mark.parametrize("way", ["barrier", "flow"])
+@pytest.mark.parametrize("way", ["persistent"])
 def test_mistakes_are_seen(drivers, way):
     found = radeon("python", "-m", "lab.tests.radeon.mutations", "--most", "2", "--ways", way)
     table = dict(re.findall(rf"{way} +(\w[\w ]*?) +\d+ places.*?: (\{{.*?\}})", found.stdout))
@@ -98,7 +98,7 @@ def test_mistakes_are_seen(drivers, way):
 
 
 @pytest.mark.family("on the emulated GPU", first=0)
-@pytest.mark.parametrize(("number", "loads"), [(0, "1 / 1"), (1, "2 / 2"), (5, "26.25 / 26.25")])
+@pytest.mark.parametrize(("number", "loads"), [(0, "1 / 1"), (1, "2 / 2"), (4, "26.25 / 26.25")])
 def test_what_a_step_executes(drivers, number, loads):
     """What the model takes to run, but for the check that ends the loop over tiles."""
     (row,) = executed.rows(FETCHED, [executed.PLANS[number]])

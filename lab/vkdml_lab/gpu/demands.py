@@ -10,9 +10,9 @@ from vkdml.laboratory import Problem
 from vkdml_lab.gpu import times
 from vkdml_lab.gpu.cases import PROJECTION, AnyCase, Case
 from vkdml_lab.gpu.gpus import DESKTOP
-from vkdml_lab.gpu.measure import ATOMICS, BARRIER, DEFAULT, FLOW, SCRATCH_ACCESSES, TRIED, Part
+from vkdml_lab.gpu.measure import ATOMICS, DEFAULT, PERSISTENT, SCRATCH_ACCESSES, TRIED, Part
 from vkdml_lab.gpu.model import Estimate
-from vkdml_lab.gpu.sharing import ARRIVALS, COUNTERS, GATES, STORES, VECTORS, WORDS
+from vkdml_lab.gpu.sharing import GATES, STORES, WORDS
 from vkdml_lab.gpu.steps import LoopStep
 
 _LEAST_UNDER_WAY = 8  # loads of 16 bytes
@@ -51,7 +51,7 @@ def _share_of_known(part: Part) -> float | None:
 
 def _weights_loaded(part: Part) -> float | None:
     """Weights that an invocation loads in a step although all of them stay on the core."""
-    if not part.estimate or not part.step or part.plan not in (FLOW, BARRIER) or not part.is_loop or part.step.streams:
+    if not part.estimate or not part.step or part.plan != PERSISTENT or not part.is_loop or part.step.streams:
         return None
     return max(0.0, _loaded_in_a_pass(part.estimate, part.step))
 
@@ -75,7 +75,7 @@ def _drains(part: Part) -> float | None:
 
 def _rounds(part: Part) -> float | None:
     """Rounds of workgroups that wait for each other, where that is not forced."""
-    return part.estimate.rounds if part.estimate and part.meeting and part.plan in (DEFAULT, TRIED) else None
+    return part.estimate.rounds if part.estimate and part.waits and part.plan in (DEFAULT, TRIED) else None
 
 
 def _multiply_adds_of_step(case: AnyCase) -> int:
@@ -163,26 +163,22 @@ DEMANDS = [
     Demand("bytes of scratch", _may_run, _figure("scratch"), most=0),
     Demand("accesses of scratch", _may_run, _count(SCRATCH_ACCESSES), most=0),
     # What parts share, and 16-bit elements: sharing.py
-    Demand("flow: loops that poll h past the core's cache, for a phase", _everywhere, _count(WORDS), least=1),
-    Demand("barrier: loads of h past the core's cache, for a phase", _everywhere, _count(VECTORS), least=1),
-    Demand("barrier: loops that poll the counter past the core's cache, for a phase", _everywhere, _count(COUNTERS), least=1),
-    Demand("barrier: arrivals after all of the workgroup have stored, for a phase", _everywhere, _count(ARRIVALS), least=1),
+    Demand("loops that poll h past the core's cache, for a phase", _everywhere, _count(WORDS), least=1),
     Demand("stores of h that other cores see, for a phase", _everywhere, _count(STORES), least=1),
-    Demand("loads of the gates before the first barrier or poll of a step, for a row", _everywhere, _count(GATES), least=1),
+    Demand("loads of the gates before the first poll of a step, for a row", _everywhere, _count(GATES), least=1),
     Demand("atomics for a stored element of 16 bits", lambda part: part.gpu.name != _WITHOUT_16_BITS, _count(ATOMICS), most=0),
     Demand("atomics for one, without 16-bit storage", lambda part: part.gpu.name == _WITHOUT_16_BITS, _count(ATOMICS), most=2),
     Demand("rounds of workgroups that wait for each other", _desktop, _rounds, most=1),
     Demand("us a step, of what lab/vkdml_lab/gpu/times.py has", _everywhere, _share_of_known, most=1.03),
     Demand("us a step, of what its weights take at least", _everywhere, _share_of_floor, least=1),
     Demand("share of peak", _everywhere, _share_of_peak, most=1),
-    Demand("us a step, GRU, B = 1, barrier", _of(_one_row("gru"), BARRIER), _microseconds, most=4),
-    Demand("us a step, GRU, B = 1, flow", _of(_one_row("gru"), FLOW), _microseconds, most=1.5),
-    Demand("us a step, GRU of two phases, B = 1, barrier", _of(_one_row("gru", True), BARRIER), _microseconds, most=2 * 4),
-    Demand("us a step, GRU of two phases, B = 1, flow", _of(_one_row("gru", True), FLOW), _microseconds, most=2 * 1.5),
-    Demand("us a step, LSTM, B = 1, barrier", _of(_one_row("lstm"), BARRIER), _microseconds, most=1.4 * 4),
-    Demand("us a step, LSTM, B = 1, flow", _of(_one_row("lstm"), FLOW), _microseconds, most=1.4 * 1.5),
+    Demand("us a step, GRU, B = 1, persistent", _of(_one_row("gru"), PERSISTENT), _microseconds, most=1.5),
+    Demand("us a step, GRU of two phases, B = 1, persistent", _of(_one_row("gru", True), PERSISTENT), _microseconds,
+           most=2 * 1.5),
+    Demand("us a step, LSTM, B = 1, persistent", _of(_one_row("lstm"), PERSISTENT), _microseconds, most=1.4 * 1.5),
     Demand("weights loaded in a step, where all stay on the core", _desktop, _weights_loaded, most=0),
-    Demand("us a step, GRU, B = 4, H = 512, flow", _of([Case("gru", (50, 4, 512, 512))], FLOW), _microseconds, most=2),
+    Demand("us a step, GRU, B = 4, H = 512, persistent", _of([Case("gru", (50, 4, 512, 512))], PERSISTENT), _microseconds,
+           most=2),
     Demand("us a step, GRU, B = 16, H = 1024, best plan", _of([Case("gru", (50, 16, 1024, 1024))]), _microseconds, most=6,
            of_best=True),
     Demand("us a step, GRU, B = 64, H = 512, best plan", _of([Case("gru", (50, 64, 512, 512))], gpus=("rx7900xtx",)),
@@ -213,7 +209,7 @@ class Expected:
             one.value >= self.worst if one.demand.least else one.value <= self.worst for one in broken)
 
 
-_LSTM_BARRIER, _LSTM_FLOW = "us a step, LSTM, B = 1, barrier", "us a step, LSTM, B = 1, flow"
+_LSTM = "us a step, LSTM, B = 1, persistent"
 _SIXTEEN_ROWS = "us a step, GRU, B = 16, H = 1024, best plan"
 _LOADS = "loads of 16 bytes under way, where weights are streamed, in all subgroups of a vector unit"
 _STREAMED = "16.8 MB of weights of H = 1024: about half of them are streamed, on the RTX 3090 from memory"
@@ -223,8 +219,7 @@ _FEW = "one subgroup on a vector unit, and the next block of weights is no more 
 _LIVE = "131 registers are live at once, of 128: the estimate takes 117"
 _DUAL = "it issues some multiply-adds two at a time"
 EXPECTED = [
-    Expected(_LSTM_BARRIER, "rtx3090", 1, 11.5, _STREAMED), Expected(_LSTM_FLOW, "rtx3090", 1, 9, _STREAMED),
-    Expected(_LSTM_BARRIER, "arc-a770", 1, 6.5, _STREAMED), Expected(_LSTM_FLOW, "arc-a770", 1, 3.9, _STREAMED),
+    Expected(_LSTM, "rtx3090", 1, 9, _STREAMED), Expected(_LSTM, "arc-a770", 1, 3.9, _STREAMED),
     Expected(_SIXTEEN_ROWS, "rtx3090", 1, 10.4, _SUMS), Expected(_SIXTEEN_ROWS, "arc-a770", 1, 12.7, _SUMS),
     Expected("share of peak, GRU, B = 64, H = 1024, best plan", "rtx3090", 1, 0.27, _SUMS),
     *(Expected(_LOADS, gpu, 10, 4, _FEW) for gpu in ("rtx2080", "a100", "rtx3090", "rtx4090", "rtx5090")),

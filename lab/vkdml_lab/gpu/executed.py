@@ -27,18 +27,18 @@ from vkdml_lab.gpu.compiler import Compiler, as_of_a_real_one
 from vkdml_lab.gpu.drivers import FETCHED
 from vkdml_lab.gpu.gpus import GPUS
 from vkdml_lab.gpu.loops import Loop, loops, of_products
-from vkdml_lab.gpu.measure import BARRIER, FLOW, FORCED, SEQUENCE, Part, parts
+from vkdml_lab.gpu.measure import FORCED, PERSISTENT, SEQUENCE, Part, parts
 from vkdml_lab.gpu.model import LATENCY
 from vkdml_lab.radeon import decoder, process
 from vkdml_lab.radeon.instructions import NAMES
 from vkdml_lab.reports import table
 
 NAME = "rx7900xtx"
-PLANS = [(Case("gru", (100, 1, 64, 64)), SEQUENCE), (Case("gru", (100, 1, 256, 256)), FLOW),
-         (Case("gru", (100, 1, 256, 256)), BARRIER), (Case("lstm", (100, 1, 256, 256)), FLOW),
-         (Case("gru", (100, 1, 1024, 1024)), FLOW),
-         *((Case("gru", (50, 4, 128, 128)), name) for name in (SEQUENCE, FLOW, BARRIER)),
-         *((Case("gru", (50, 64, 128, 128)), name) for name in (SEQUENCE, BARRIER)), (Case("gru", (50, 16, 512, 512)), FLOW)]
+PLANS = [(Case("gru", (100, 1, 64, 64)), SEQUENCE), (Case("gru", (100, 1, 256, 256)), PERSISTENT),
+         (Case("lstm", (100, 1, 256, 256)), PERSISTENT), (Case("gru", (100, 1, 1024, 1024)), PERSISTENT),
+         *((Case("gru", (50, 4, 128, 128)), name) for name in (SEQUENCE, PERSISTENT)),
+         *((Case("gru", (50, 64, 128, 128)), name) for name in (SEQUENCE, PERSISTENT)),
+         (Case("gru", (50, 16, 512, 512)), PERSISTENT)]
 STEPS = (3, 5)
 NOTE = """Of a subgroup in a step on the emulated RX 7900 XTX, as an average of a workgroup's: what was counted / what the model
 takes it to be. Waits are for memory, and for others: shared memory and scalars. They are those before which it issued fewer
@@ -104,7 +104,7 @@ def taken(loop: Loop, trips: tuple[int, ...], waits: bool = False) -> Iterator[t
         elif item.has_products and trips:
             yield from ((one, trips[0] * times, is_wait) for one, times, is_wait in taken(item, trips[1:], waits))
         else:
-            run = set() if item.waits_for_counter else {id(one) for one in item.at_once.instructions}
+            run = {id(one) for one in item.at_once.instructions}
             is_wait = waits or (not item.has_products and any(one.kind == LOAD and one.coherent for one in item.instructions))
             for one, times, inner in taken(item, trips, is_wait):
                 yield one, times if id(one) in run else 0, inner

@@ -39,12 +39,6 @@ class Loop:
         """A loop that polls state, where the first look finds it."""
         return Loop([item for item in self.body if isinstance(item, Loop) or not item.in_vain])
 
-    @property
-    def waits_for_counter(self) -> bool:
-        """Whether the loop only polls a word that others count up, and no state."""
-        loads = [one for one in self.instructions if one.kind == LOAD and not one.multiply_adds]
-        return not self.has_products and bool(loads) and all(one.coherent and one.size <= 4 for one in loads)
-
 
 def loops(blocks: list[Block]) -> Loop:
     """The whole code, in the order in which it is laid out; a loop stands where it begins, with all that is in it."""

@@ -16,13 +16,12 @@ from vkdml_lab.gpu.model import Estimate, estimate
 from vkdml_lab.gpu.sharing import GATES, MEMORY, atomics_of_elements, loads_before_waiting, scratch_accesses, shared
 from vkdml_lab.gpu.steps import LoopStep, step_of
 
-DEFAULT, FLOW, BARRIER, STEPPED, SEQUENCE, TRIED = "default", "flow", "barrier", "stepped", "sequence", "tried"
+DEFAULT, PERSISTENT, STEPPED, SEQUENCE, TRIED = "default", "persistent", "stepped", "sequence", "tried"
 FORCED = {
     DEFAULT: Options(),
     SEQUENCE: Options(schedule="sequence"),
     STEPPED: Options(schedule="stepped"),
-    BARRIER: Options(schedule="persistent", meeting="barrier"),
-    FLOW: Options(schedule="persistent", meeting="flow"),
+    PERSISTENT: Options(schedule="persistent"),
 }
 FALLBACK = ", fallback"  # suffix for what runs when a plan gives up
 ATOMICS, SCRATCH_ACCESSES = "atomics of an element", "accesses of scratch"
@@ -54,9 +53,9 @@ class Part:
         return self.dispatch.kernel.endswith("/projection")
 
     @property
-    def meeting(self) -> str | None:
-        """How its parts wait for each other, by the kernel's name: a variant's has more behind it."""
-        return next((way for way in (FLOW, BARRIER) if f"_{way}" in self.dispatch.kernel), None)
+    def waits(self) -> bool:
+        """Whether its parts wait for each other, by the kernel's name: a variant's has more behind it."""
+        return "_flow" in self.dispatch.kernel
 
     @property
     def workgroups(self) -> int:
@@ -114,13 +113,10 @@ def _estimated(part: Part) -> Part:
     return replace(part, step=step, estimate=found)
 
 
-def _gates_ahead(code: Loop, constants: dict[str, int], width: int, fetches_h: bool) -> float:
-    """Loads of the gates before the first barrier or poll of a step, for a row that an invocation finishes. fetches_h: h is
-    loaded too, by loads of 16 bytes.
-    """
+def _gates_ahead(code: Loop, constants: dict[str, int], width: int) -> float:
+    """Loads of the gates before the first poll of a step, for a row that an invocation finishes."""
     of_first_phase = constants["GATES"] - constants["PHASES"] + 1
-    of_h = ceil_div(constants["TILE_VECS"], constants["WORKGROUP"]) if fetches_h else 0
-    loads = loads_before_waiting(of_products(code), 4 * of_first_phase, width, of_h)
+    loads = loads_before_waiting(of_products(code), 4 * of_first_phase, width)
     return loads / ceil_div(constants["ROWS"], constants["COLUMN_GROUPS"])
 
 
@@ -129,11 +125,10 @@ def _counts(part: Part) -> dict[str, float]:
     if code is None:
         return {}
     found: dict[str, float] = {SCRATCH_ACCESSES: scratch_accesses(code)}
-    if part.meeting:
+    if part.waits:
         constants = part.dispatch.constants
-        found |= shared(code, MEMORY[part.gpu.name], constants["PHASES"], part.meeting == FLOW,
-                        constants["WORKGROUP"] <= part.pipeline.width)
-        found[GATES] = _gates_ahead(code, constants, part.pipeline.width, part.meeting == BARRIER)
+        found |= shared(code, MEMORY[part.gpu.name], constants["PHASES"])
+        found[GATES] = _gates_ahead(code, constants, part.pipeline.width)
     if part.case.has_sixteen_bits:
-        found[ATOMICS] = atomics_of_elements(code, part.meeting is not None)
+        found[ATOMICS] = atomics_of_elements(code, part.waits)
     return found

@@ -16,7 +16,7 @@ from vkdml_lab.gpu.assembly import BESIDE, BRANCH, CONSTANT, LOAD, QUICK, SHARED
 from vkdml_lab.gpu.compiler import Pipeline
 from vkdml_lab.gpu.gpus import Gpu
 from vkdml_lab.gpu.loops import Loop, hottest, of_products
-from vkdml_lab.gpu.steps import BARRIER_SECONDS, DISPATCH_SECONDS, LoopStep, Share
+from vkdml_lab.gpu.steps import DISPATCH_SECONDS, LoopStep, Share
 
 LATENCY = {LOAD: 500, CONSTANT: 200, SHARED: 40, QUICK: 40}  # cycles until a load's result is there
 _ISSUED_BESIDE = (BESIDE, BRANCH, CONSTANT)
@@ -28,8 +28,8 @@ _ALL = Share(1.0, 1.0)
 
 ASSUMED = f"""Model: cycles of a step for a lone subgroup, in order, an instruction a cycle (or what its width needs: 64 lanes
 on 32 take two), {LATENCY[LOAD]} for each exposed load from memory, {LATENCY[SHARED]} from shared memory, {LATENCY[CONSTANT]} of
-scalars; flow adds 500 for a store to be seen and 250 for half a poll; a barrier between workgroups is put at
-{BARRIER_SECONDS * 1e6:g} us, a dispatch behind another at {DISPATCH_SECONDS * 1e6:g} us.
+scalars; flow adds 500 for a store to be seen and 250 for half a poll; a dispatch behind another is put at
+{DISPATCH_SECONDS * 1e6:g} us.
 Where several subgroups share a core, the largest of that, of their instructions, and of their bytes from shared memory and the
 second-level cache, of what only some of a workgroup's invocations do as much as those do; weights of a step that no cache holds
 come from memory, once for all tiles that run at once. Clocks, cores, lanes, rates and sizes of caches are in
@@ -64,7 +64,7 @@ class SimdLanes:
                 self._execute(item)
             elif item.has_products and trips:
                 self._repeat(item, trips[0], trips[1:])
-            elif not item.waits_for_counter:  # that wait is part of the barrier's cost
+            else:
                 self._repeat(item.at_once, 1, trips)
 
     def _repeat(self, loop: Loop, times: int, trips: tuple[int, ...]) -> None:

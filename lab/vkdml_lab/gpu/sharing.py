@@ -1,8 +1,7 @@
-"""How workgroups that wait for each other share h and counters, and how 16-bit elements are stored, by the assembly.
+"""How workgroups that wait for each other share h, and how 16-bit elements are stored, by the assembly.
 
-A poll must be in a loop; no load of h or of a counter may be answered by a cache that other cores do not write to; a store of h
-must reach one that they read; and before a part adds to the counter, all of its workgroup must have stored. The loads of the
-gates must stand before a step's first wait, so that it hides them.
+A poll must be in a loop; no load of h may be answered by a cache that other cores do not write to; and a store of h must reach
+one that they read. The loads of the gates must stand before a step's first wait, so that it hides them.
 """
 
 from __future__ import annotations
@@ -20,76 +19,47 @@ _VECTOR = 16  # bytes of a load of h
 
 @dataclass(frozen=True)
 class Memory:
-    """How a GPU's compiler must write it: regular expressions. word: a load of h; store: its store; counter: a load of the
-    arrivals; arrival: what stands, in this order, between all accesses to memory and the atomic addition to them. A workgroup
-    of one subgroup needs no barrier (BARRIERS).
-    """
+    """How a GPU's compiler must write it: regular expressions. word: a load of h; store: its store."""
 
     word: str
-    counter: str
     store: str
-    arrival: tuple[str, ...]
 
 
-_AMD_BARRIER, _NVIDIA_BARRIER, _INTEL_BARRIER, _ADRENO_BARRIER = BARRIERS = (
-    r"s_barrier(_signal)?\b", r"bar\.sync\b", r"barrier_msg\b", r"bar\.g\b")
-_GCN = Memory(r"buffer_load_dwordx4 .*\bglc\b", r"buffer_load_dword .*\bglc\b", r"buffer_store_dword .*\bglc\b",
-              (r"s_waitcnt vmcnt\(0\)", _AMD_BARRIER))
-_RDNA2 = Memory(r"buffer_load_dwordx4 .*\bglc dlc\b", r"buffer_load_dword .*\bglc dlc\b", r"buffer_store_dword .*\bglc\b",
-                (r"s_waitcnt_vscnt null, 0x0", _AMD_BARRIER))
-_RDNA3 = Memory(r"buffer_load_b128 .*\bglc\b", r"buffer_load_b32 .*\bglc\b", r"buffer_store_b32\b",  # all stores go through
-                (r"s_waitcnt_vscnt null, 0x0", _AMD_BARRIER))
-_RDNA4 = Memory(r"buffer_load_b128 .*\bscope:SCOPE_DEV\b", r"buffer_load_b32 .*\bscope:SCOPE_DEV\b",
-                r"buffer_store_b32 .*\bscope:SCOPE_DEV\b", (r"s_wait_storecnt 0x0", _AMD_BARRIER))
-_NVIDIA = Memory(r"\bld\.global\.\S*strong\.gpu\.b128\b", r"\bld\.global\.\S*strong\.gpu\.b32\b",
-                 r"\bst\.global\.\S*strong\.gpu\b", (_NVIDIA_BARRIER, r"membar\.sc\.\.gpu\b"))
-_XE_LP = Memory(r"untyped_read:xyzw\b", r"untyped_read:x\b", r"untyped_write:x\b",  # no core's own cache is asked
-                (r"0x0219E000 .*memory_fence\b", _INTEL_BARRIER))
-_XE = Memory(r"load\.ugm\.d32x4\.a32\.uc\.ca\b", r"load\.ugm\.d32(x1t)?\.a32\.uc\.ca\b", r"store\.ugm\.d32\.a32\.uc\.wb\b",
-             (r"fence\.ugm\.tile\.evict\b", _INTEL_BARRIER))
-_ADRENO = Memory(r"ldib\.\S*\.u32\.4\.", r"ldib\.\S*\.u32\.1\.", r"stib\.",  # isam would ask the cache of textures
-                 (r"fence\.g\.\S*w\b", _ADRENO_BARRIER))
+_GCN = Memory(r"buffer_load_dwordx4 .*\bglc\b", r"buffer_store_dword .*\bglc\b")
+_RDNA2 = Memory(r"buffer_load_dwordx4 .*\bglc dlc\b", r"buffer_store_dword .*\bglc\b")
+_RDNA3 = Memory(r"buffer_load_b128 .*\bglc\b", r"buffer_store_b32\b")  # all stores go through
+_RDNA4 = Memory(r"buffer_load_b128 .*\bscope:SCOPE_DEV\b", r"buffer_store_b32 .*\bscope:SCOPE_DEV\b")
+_NVIDIA = Memory(r"\bld\.global\.\S*strong\.gpu\.b128\b", r"\bst\.global\.\S*strong\.gpu\b")
+_XE_LP = Memory(r"untyped_read:xyzw\b", r"untyped_write:x\b")  # no core's own cache is asked
+_XE = Memory(r"load\.ugm\.d32x4\.a32\.uc\.ca\b", r"store\.ugm\.d32\.a32\.uc\.wb\b")
+_ADRENO = Memory(r"ldib\.\S*\.u32\.4\.", r"stib\.")  # isam would ask the cache of textures
 MEMORY = {
     "rx6900xt": _RDNA2, "rx7900xtx": _RDNA3, "rx9070": _RDNA4, "vega64": _GCN, "mi200": _GCN,
     "rtx2080": _NVIDIA, "a100": _NVIDIA, "rtx3090": _NVIDIA, "rtx4090": _NVIDIA, "rtx5090": _NVIDIA,
     "arc-a770": _XE, "arc-b580": _XE, "tgl": _XE_LP, "adreno618": _ADRENO, "adreno740": _ADRENO,
 }
 # The names of what is counted
-WORDS, VECTORS, COUNTERS, STORES, ARRIVALS = "polls of h", "loads of h", "polls of the counter", "stores of h", "arrivals"
-GATES = "loads of the gates before a step's first barrier or poll"
+WORDS, STORES, GATES = "polls of h", "stores of h", "loads of the gates before a step's first poll"
 
 _ATOMIC = re.compile(r"(?<![a-z])(atom|untyped_atomic)")
-_ADDITION = re.compile(r"atom(?:ic)?(?:_|\.|\.b\.)(?:add|inc)(?![a-z])")
 _CLEARING = re.compile(r"atom(?:ic)?(?:_|\.|\.b\.)and(?![a-z])")
 
 
-def shared(code: Loop, memory: Memory, phases: int, in_flow: bool, is_alone: bool) -> dict[str, float]:
-    """Number of each for a phase, as far as they are as they must be; none where a poll or an arrival is not. is_alone: a
-    workgroup is one subgroup.
-    """
-    found = {STORES: sum(_is(one, STORE, memory.store) for one in code.instructions)}
-    if in_flow:
-        polls = [vectors for loop in _every(code) if not loop.has_products and (vectors := _vectors(loop))]
-        found[WORDS] = len(polls) if all(_is(one, LOAD, memory.word) for vectors in polls for one in vectors) else 0
-    else:
-        found[VECTORS] = sum(_is(one, LOAD, memory.word) for one in code.instructions)
-        found[COUNTERS] = sum(loop.waits_for_counter and any(_is(one, LOAD, memory.counter) for one in _own(loop))
-                              for loop in _every(code))
-        arrivals = _before_arrivals(code.instructions)
-        complete = re.compile(".*".join(one for one in memory.arrival if not (is_alone and one in BARRIERS)), re.DOTALL)
-        found[ARRIVALS] = len(arrivals) if all(complete.search(text) for text in arrivals) else 0
-    return {name: count / phases for name, count in found.items()}
+def shared(code: Loop, memory: Memory, phases: int) -> dict[str, float]:
+    """Number of each for a phase, as far as they are as they must be; none where a poll is not."""
+    stores = sum(_is(one, STORE, memory.store) for one in code.instructions)
+    polls = [vectors for loop in _every(code) if not loop.has_products and (vectors := _vectors(loop))]
+    words = len(polls) if all(_is(one, LOAD, memory.word) for vectors in polls for one in vectors) else 0
+    return {STORES: stores / phases, WORDS: words / phases}
 
 
-def loads_before_waiting(step: Loop, least: int, width: int, of_h: int = 0) -> float:
+def loads_before_waiting(step: Loop, least: int, width: int) -> float:
     """Number of loads past the core's cache of at least so many bytes a lane, before the first barrier or poll of a step.
 
-    width: a subgroup's; several loads may make one for all of its lanes. of_h: loads that fetch h and are not counted; 0 in
-    flow, which polls h. They may stand behind a barrier that frees shared memory for h: h is stored there only then.
+    width: a subgroup's; several loads may make one for all of its lanes.
     """
-    ahead = list(takewhile(lambda one: one is not None, _until_waiting(step)))
-    loads = sum((one.lanes or width) / width for one in ahead if one and _is_ahead(one, least))
-    return loads - of_h if any(one and one.kind == SHARED_STORE for one in ahead) else loads
+    ahead = takewhile(lambda one: one is not None, _until_waiting(step))
+    return sum((one.lanes or width) / width for one in ahead if one and _is_ahead(one, least))
 
 
 def _is_ahead(one: Instruction, least: int) -> bool:
@@ -138,17 +108,3 @@ def _vectors(loop: Loop) -> list[Instruction]:
 
 def _is(instruction: Instruction, kind: str, pattern: str) -> bool:
     return instruction.kind == kind and bool(re.search(pattern, instruction.text))
-
-
-def _before_arrivals(instructions: list[Instruction]) -> list[str]:
-    """What stands between each addition to a counter and the access to memory before it."""
-    found: list[str] = []
-    since: list[str] = []
-    for one in instructions:
-        if _ADDITION.search(one.text):
-            found.append("\n".join(since))
-        if one.kind in (STORE, SHARED, SHARED_STORE) or (one.kind == LOAD and (one.coherent or not one.uniform)):
-            since = []
-        else:
-            since.append(one.text)
-    return found

@@ -11,8 +11,7 @@ from typing import NamedTuple
 from vkdml.laboratory import CELLS, Dispatch, ceil_div
 from vkdml_lab.gpu.assembly import FINISHING, SUMMING
 
-BARRIER_SECONDS = 2.5e-6   # cost of a barrier between parts
-DISPATCH_SECONDS = 5e-6    # cost of a dispatch that waits for the one before it
+DISPATCH_SECONDS = 5e-6  # cost of a dispatch that waits for the one before it
 _CELLS = {cell.kernel for cell in CELLS.values()}
 _SPLIT = 4                 # invocations that add up the sums of a row and unit for the one that finishes it, or none does
 _SEEN_CYCLES = 500 + 250   # in flow: until a word that is stored is seen by others, and half a poll
@@ -103,6 +102,5 @@ def _time_loop(dispatch: Dispatch, schedule: str) -> LoopStep:
 _WAITS = {
     "": lambda phases: (0.0, 0),
     "stepped": lambda phases: (phases * DISPATCH_SECONDS, 0),
-    "barrier": lambda phases: (phases * BARRIER_SECONDS, 0),
     **dict.fromkeys(("flow", "flow_coherent"), lambda phases: (0.0, phases * _SEEN_CYCLES)),
 }

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from vkdml_lab.gpu.cases import KINDS, Case
 from vkdml_lab.gpu.gpus import GPUS
-from vkdml_lab.gpu.measure import BARRIER, DEFAULT, FLOW, Part
+from vkdml_lab.gpu.measure import DEFAULT, PERSISTENT, Part
 
 _ROWS = [
-    *((Case(cell, (100, 1, width, width), two_phases).name, plan) for cell, two_phases in KINDS
-      for width in (128, 256, 512, 1024) for plan in (BARRIER, FLOW)),
+    *((Case(cell, (100, 1, width, width), two_phases).name, PERSISTENT) for cell, two_phases in KINDS
+      for width in (128, 256, 512, 1024)),
     *((Case("gru", sizes).name, DEFAULT) for sizes in
       ((100, 1, 64, 64), (50, 4, 512, 512), (50, 16, 1024, 1024), (50, 64, 512, 512), (25, 64, 1024, 1024))),
 ]

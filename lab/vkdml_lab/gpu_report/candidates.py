@@ -17,7 +17,7 @@ from vkdml.laboratory import (
     Target,
     Tiling,
     Tuner,
-    best_of_each_way,
+    best_of_each_schedule,
     described,
     folder_of_choices,
     open_device,
@@ -77,7 +77,7 @@ def measure(gpu: Gpu, tuner: Tuner, case: Case, most: int, samples: int) -> list
 def worth_trying(target: Target, most: int) -> list[Tiling]:
     """The `most` best candidates by the model, and the best of each way to order the steps."""
     tilings = laboratory.tilings(target)
-    return tilings[:most] + [tiling for tiling in best_of_each_way(tilings) if tiling not in tilings[:most]]
+    return tilings[:most] + [tiling for tiling in best_of_each_schedule(tilings) if tiling not in tilings[:most]]
 
 
 def choice(place: int, is_tuners: bool) -> str:

@@ -10,8 +10,8 @@ from vkdml_lab.bench import ceilings
 from vkdml_lab.gpu_report.steps import Job, Row, Step
 
 NOTES = """Multiply-adds count as two operations. Rates are the best of all numbers of workgroups tried: of reads, the largest
-buffer's for memory, and the fastest for the cache. At a barrier workgroups wait for each other within a dispatch, each on a
-unit of its own. A submission is of one empty dispatch, with the wait for its end; a dispatch in it waits for the one before.
+buffer's for memory, and the fastest for the cache. A submission is of one empty dispatch, with the wait for its end; a dispatch
+in it waits for the one before.
 `estimated`: of the device's row in the planner's table, src/vkdml/planning/gpus.py, for as many units as it has."""
 
 
@@ -31,12 +31,10 @@ def rates(info: DeviceInfo, found: dict[str, Any]) -> list[Row]:
     """Rows of rates. figure: its name in the table of GPUs, or in that of profiles; scale: what makes it the rate."""
     gpu, calls = gpu_rates(info), profile(info).rates
     reads = list(found["read_gb_s"].values())
-    barriers = [us for us in found["barrier_us"].values() if us is not None]
     return [{"rate": name, "figure": figure, "estimated": expected, "measured": real, "times": real and real / expected}
             for name, figure, expected, real in (
         ("multiply-adds, GFLOP/s", "clock", 2 * gpu.lanes * gpu.clock * gpu.units / 1e9, found["gflops"]),
         ("cache, GB/s", "cache_rate", gpu.cache_rate / 1e9, max(reads)),
         ("memory, GB/s", "memory_rate", gpu.memory_rate / 1e9, reads[-1]),
-        ("a barrier between workgroups, us", "meeting", gpu.meeting * 1e6, barriers[-1] if barriers else None),
         ("a submission, us", "submission", calls.submission * 1e6, found["submission_us"]),
         ("a dispatch, us", "dispatch", calls.dispatch * 1e6, found["dispatch_us"]))]

@@ -16,7 +16,7 @@ from vkdml_lab.gpu_report.devices import UNKNOWN, figures_of
 from vkdml_lab.gpu_report.problems import WAYS
 
 # Where times do not tell two figures apart, the one that comes first here is fitted
-FIGURES = {"meeting": "a barrier between workgroups", "seen": "until another workgroup sees a word", "dispatch": "a dispatch",
+FIGURES = {"seen": "until another workgroup sees a word", "dispatch": "a dispatch",
            "latency": "a load", "cache_rate": "the second-level cache", "clock": "arithmetic", "submission": "a submission"}
 NOTHING, APART = "no time here depends on it", "these times do not tell it apart from others"
 MOST = math.log(50)  # no figure is as wrong as that

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from statistics import median
 
 from vkdml import DeviceInfo
+from vkdml.laboratory import PERSISTENT
 from vkdml_lab.gpu_report.beside import brief
 from vkdml_lab.gpu_report.fit import fit
 from vkdml_lab.gpu_report.problems import WAYS
 from vkdml_lab.gpu_report.steps import Row
-
-BARRIER, FLOW = "persistent, barrier", "persistent, flow"
 
 
 def sentences(info: DeviceInfo, schedules: Sequence[Row]) -> list[str]:
@@ -20,37 +19,23 @@ def sentences(info: DeviceInfo, schedules: Sequence[Row]) -> list[str]:
 
 def meetings(rows: Sequence[Row]) -> str:
     """Do workgroups meet?"""
-    said = []
-    for way in (BARRIER, FLOW):
-        tests = [row["meet"] for row in rows if row.get("schedule") == way and "meet" in row]
-        runs = [row for row in rows if row.get("schedule") == way and row.get("runs")]
-        if not tests and not runs:
-            said.append(f"{name(way)} not checked")
-            continue
-        passed = f"{name(way)} " + ("was not tested" if not tests else "passes the test" if all(tests) else "fails the test")
-        many, gave_up = sum(row["runs"] for row in runs), sum(row["gave up"] for row in runs)
-        said.append(passed + (f", and {gave_up or 'none'} of {many} runs gave up" if runs else ""))
-    return f"**Do workgroups meet?** {'; '.join(said)}."
+    tests = [row["meet"] for row in rows if row.get("schedule") == PERSISTENT and "meet" in row]
+    runs = [row for row in rows if row.get("schedule") == PERSISTENT and row.get("runs")]
+    said = ["The test passes" if all(tests) else "The test fails"] if tests else ["Not tested"]
+    many, gave_up = sum(row["runs"] for row in runs), sum(row["gave up"] for row in runs)
+    said += [f"{gave_up or 'none'} of {many} runs gave up"] * bool(runs)
+    return f"**Do workgroups meet?** {', and '.join(said)}."
 
 
 def faster(rows: Sequence[Row]) -> str:
-    """Flow or barrier? And which schedule is the fastest where."""
+    """Which schedule is the fastest where."""
     times: dict[str, dict[str, float]] = {}
     for row in rows:
         if row.get("seconds") and row.get("right"):
             times.setdefault(row["problem"], {})[row["schedule"]] = row["seconds"]
-    both = [found[BARRIER] / found[FLOW] for found in times.values() if BARRIER in found and FLOW in found]
-    if both:
-        is_flow = median(both) >= 1
-        middle = median(both) if is_flow else 1 / median(both)
-        wins = sum((ratio >= 1) == is_flow for ratio in both)
-        winner = "flow" if is_flow else "barrier"
-        said = f"*{winner}* in {wins} of {len(both)} problems, {middle:.3g} times as fast at the median"
-    else:
-        said = "not checked: no problem ran both ways without giving up"
     best = [min(found, key=lambda way: found[way]) for found in times.values()]
-    counted = ", ".join(f"{name(way)} in {best.count(way)}" for way in WAYS if way in best)
-    return f"**Flow or barrier?** {said}." + (f" The fastest schedule is {counted} of {len(best)} problems." if best else "")
+    counted = ", ".join(f"*{way}* in {best.count(way)}" for way in WAYS if way in best)
+    return f"**Which schedule is the fastest?** {f'{counted} of {len(best)} problems' if best else 'Not checked'}."
 
 
 def off(rows: Sequence[Row]) -> str:
@@ -60,7 +45,7 @@ def off(rows: Sequence[Row]) -> str:
     if not any(by_way.values()):
         return "**How far is the model off?** Not checked."
     every = [times for found in by_way.values() for times in found]
-    said = [f"{name(way)} {brief(median(found))} ({brief(min(found))} to {brief(max(found))})"
+    said = [f"*{way}* {brief(median(found))} ({brief(min(found))} to {brief(max(found))})"
             for way, found in by_way.items() if found]
     return (f"**How far is the model off?** A step takes {brief(median(every))} times as long as it says at the median: "
             f"{', '.join(said)}.")
@@ -78,8 +63,3 @@ def figures(info: DeviceInfo, schedules: Sequence[Row]) -> list[str]:
     pasted = " and ".join(f"`{line}`" for line in found.lines)
     return [f"**What should the table of GPUs say?** {pasted} in src/vkdml/planning: by that the model is off by a factor of "
             f"{found.off_after:.3g}, and not {found.off_before:.3g}, in {found.runs} runs.{not_fitted}"]
-
-
-def name(way: str) -> str:
-    """A schedule's name in a sentence."""
-    return f"*{way.removeprefix('persistent, ')}*"

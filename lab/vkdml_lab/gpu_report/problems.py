@@ -14,8 +14,7 @@ SAMPLES, QUICK_SAMPLES = 25, 3  # samples of each time
 WAYS = {
     "stepped": Options(schedule="stepped", lanes=False),
     "sequence": Options(schedule="sequence", lanes=False),
-    "persistent, barrier": Options(schedule="persistent", meeting="barrier", lanes=False),
-    "persistent, flow": Options(schedule="persistent", meeting="flow", lanes=False),
+    "persistent": Options(schedule="persistent", lanes=False),
 }
 
 # Those that are run first: few rows and many, weights that fit a GPU's registers and those that do not

@@ -12,10 +12,9 @@ import numpy as np
 
 from vkdml import DriverError, InvalidArgumentError, Options, reference
 from vkdml.laboratory import (
-    BARRIER,
-    FLOW,
     GRU,
     LSTM,
+    PERSISTENT,
     RNN,
     Cell,
     Commands,
@@ -25,7 +24,6 @@ from vkdml.laboratory import (
     Run,
     Target,
     Trial,
-    WayToWait,
     best,
     open_device,
     plan_of,
@@ -68,15 +66,14 @@ def summary(found: list[Row]) -> str:
 
 def meetings(gpu: Gpu) -> list[Step]:
     """The tests by which persistent plans are chosen or not."""
-    def test(meeting: WayToWait, cell: Cell) -> Iterator[Row]:
+    def test(cell: Cell) -> Iterator[Row]:
         found: Row = {"not checked": "the test is for GPUs: on a processor no plan waits unless it is forced"}
         if not gpu.info.is_cpu:
-            verdict = workgroups_meet(gpu, Meeting(cell, meeting))
+            verdict = workgroups_meet(gpu, Meeting(cell))
             found = {"meet": verdict.passed, "found": verdict.found}
-        yield {"table": "Meetings", "problem": MEETINGS, "cell": cell.kernel, "schedule": f"persistent, {meeting}", **found}
+        yield {"table": "Meetings", "problem": MEETINGS, "cell": cell.kernel, "schedule": PERSISTENT, **found}
 
-    return [Step(f"{MEETINGS}: {way}, {cell.name}", partial(test, way, cell), like=MEETINGS, first=True)
-            for cell in (GRU, LSTM, RNN) for way in (BARRIER, FLOW)]
+    return [Step(f"{MEETINGS}: {cell.name}", partial(test, cell), like=MEETINGS, first=True) for cell in (GRU, LSTM, RNN)]
 
 
 def rows(gpu: Gpu, case: Case, runs: int, samples: int) -> Iterator[Row]:

@@ -10,7 +10,7 @@ from itertools import count, islice
 from pathlib import Path
 
 from tools import compile_shaders
-from vkdml.laboratory import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED, Problem, Schedule, WayToWait
+from vkdml.laboratory import PERSISTENT, SEQUENCE, STEPPED, Problem, Schedule
 from vkdml_lab.hostile import modes, tasks
 from vkdml_lab.hostile.arithmetic import Arithmetic
 from vkdml_lab.hostile.modes import Edits
@@ -22,8 +22,8 @@ _LARGE = 100  # units
 
 @dataclass(frozen=True)
 class Control:
-    """A mistake: in `file` of shaders, `old` becomes `new`. kernel: a source's name, of which a task must have a kernel. way:
-    how tasks run. seen: how what the mode says of it begins.
+    """A mistake: in `file` of shaders, `old` becomes `new`. kernel: a source's name, of which a task must have a kernel.
+    schedule: how tasks run. seen: how what the mode says of it begins.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Control:
     old: str
     new: str
     seen: tuple[str, ...]
-    way: tuple[Schedule, WayToWait | None] | None = None
+    schedule: Schedule | None = None
     is_large: bool = False  # whether it needs a task of many units
 
     def result(self) -> str:
@@ -47,7 +47,7 @@ class Control:
         return ""
 
     def task(self, seed: int) -> Task:
-        return _recurrent(seed, self.way) if self.way else tasks.plain(seed)
+        return _recurrent(seed, self.schedule) if self.schedule else tasks.plain(seed)
 
     def _suits(self, task: Task) -> bool:
         names = {dispatch.kernel for dispatch in task.plan.initialize + task.plan.execute}
@@ -56,8 +56,8 @@ class Control:
 
 
 @lru_cache(1000)
-def _recurrent(seed: int, way: tuple[Schedule, WayToWait | None]) -> Task:
-    return tasks.recurrent(seed, (way,))
+def _recurrent(seed: int, schedule: Schedule) -> Task:
+    return tasks.recurrent(seed, (schedule,))
 
 
 @lru_cache
@@ -73,69 +73,58 @@ def _mistaken(file: str, old: str, new: str, source: str) -> Edits:
         return compile_shaders.mistaken(Path(folder), file, old, new, _named(source).__contains__)
 
 
-_SEQUENCE, _STEPPED, _BARRIER, _FLOW = (SEQUENCE, None), (STEPPED, None), (PERSISTENT, BARRIER), (PERSISTENT, FLOW)
 _WRONG, _LOST = ("Output", "other bits"), ("NaN becomes a number",)
 
 CONTROLS = [
-    # The first six are looked for in each run of the tests
+    # The first five are looked for in each run of the tests
     Control("no barrier behind what is fetched", "watched", "gpu/CELL_stepped", "gpu/part_step.glsl",
-            "    barrier();\n    float sums[SUMS];", "    float sums[SUMS];", ("race, read after write: tile",), _STEPPED),
+            "    barrier();\n    float sums[SUMS];", "    float sums[SUMS];", ("race, read after write: tile",), STEPPED),
     Control("no bound on the columns that are loaded", "watched", "gpu/projection", "gpu/product_tile.glsl",
-            "min(column + c, INPUTS - 1)", "(column + c)", ("out of bounds: InputTensor",), _SEQUENCE),
+            "min(column + c, INPUTS - 1)", "(column + c)", ("out of bounds: InputTensor",), SEQUENCE),
     Control("isnan(), which a driver may fold", "inexact", "elementwise", "common/elements.glsl",
             "return (floatBitsToUint(x) & 0x7FFFFFFFu) > 0x7F800000u;", "return isnan(x);", _LOST),
     Control("clip made of comparisons, of which a driver may make min and max", "inexact", "gpu/CELL", "common/activations.glsl",
-            "? bounded(x, -bound, bound) :", "? mix(mix(x, -bound, x < -bound), bound, bound < x) :", _LOST, _SEQUENCE),
+            "? bounded(x, -bound, bound) :", "? mix(mix(x, -bound, x < -bound), bound, bound < x) :", _LOST, SEQUENCE),
     Control("flow that looks at one word of four", "weak", "gpu/CELL_flow", "gpu/flow.glsl",
-            "all(notEqual(found[n], uvec4(NOT_THERE)))", "found[n].x != NOT_THERE", _WRONG, _FLOW),
-    Control("no barrier before the arrival", "watched", "gpu/CELL_barrier", "gpu/CELL_barrier.comp",
-            "    device_fence();\n    barrier();\n    if", "    device_fence();\n    if", ("race, ",), _BARRIER),
+            "all(notEqual(found[n], uvec4(NOT_THERE)))", "found[n].x != NOT_THERE", _WRONG, PERSISTENT),
     Control("outputs past a row's length not written", "watched", "gpu/CELL", "common/time_loop.glsl",
-            "time >= length_of(r)) store", "time > length_of(r)) store", ("Output",), _SEQUENCE),
+            "time >= length_of(r)) store", "time > length_of(r)) store", ("Output",), SEQUENCE),
     Control("no barrier at the end of a phase", "watched", "gpu/CELL", "gpu/CELL.comp", "void phase_barrier() { barrier(); }",
-            "void phase_barrier() {}", ("race, ",), _SEQUENCE),
+            "void phase_barrier() {}", ("race, ",), SEQUENCE),
     Control("no barrier before sums are read", "watched", "gpu/CELL", "gpu/products.glsl", "    barrier();\n    if (SPLIT > 1)",
-            "    if (SPLIT > 1)", ("race, ",), _SEQUENCE),
+            "    if (SPLIT > 1)", ("race, ",), SEQUENCE),
     Control("no barrier before a block is stored", "watched", "gpu/projection", "gpu/product_tile.glsl",
-            "        barrier();\n        store(next);", "        store(next);", ("race, write after read: ",), _SEQUENCE),
+            "        barrier();\n        store(next);", "        store(next);", ("race, write after read: ",), SEQUENCE),
     Control("equal values stored to one shared word", "watched", "gpu/projection", "gpu/projection.comp",
-            "atomicOr(has_samples, 1)", "has_samples = 1", ("race, two writes at once: has_samples",), _SEQUENCE),
+            "atomicOr(has_samples, 1)", "has_samples = 1", ("race, two writes at once: has_samples",), SEQUENCE),
     Control("two 16-bit elements of a word stored without atomics", "watched", "gpu/CELL", "common/store_words.glsl",
             "atomicAnd(buffer[place >> 1], ~(0xFFFFu << shift));",
-            "buffer[place >> 1] = buffer[place >> 1] & ~(0xFFFFu << shift);", ("race, ",), _SEQUENCE),
+            "buffer[place >> 1] = buffer[place >> 1] & ~(0xFFFFu << shift);", ("race, ",), SEQUENCE),
     Control("a barrier in a branch", "watched", "gpu/CELL", "gpu/CELL.comp", "        if (r < ROWS && unit < HIDDEN",
-            "        if (r > 0) barrier();\n        if (r < ROWS && unit < HIDDEN", ("a barrier in divergent",), _SEQUENCE),
+            "        if (r > 0) barrier();\n        if (r < ROWS && unit < HIDDEN", ("a barrier in divergent",), SEQUENCE),
     Control("no barrier between two rounds of sums", "watched", "gpu/CELL", "gpu/products.glsl", "        }\n        barrier();\n    }\n}",
-            "        }\n    }\n}", ("race, ",), _SEQUENCE, is_large=True),
+            "        }\n    }\n}", ("race, ",), SEQUENCE, is_large=True),
     Control("no barrier before sums take the place of a tile", "watched", "gpu/CELL_stepped", "gpu/exchange.glsl",
-            "    if (FIRST_SUM < TILE_VECS) barrier();", "", ("race, ",), _STEPPED, is_large=True),
+            "    if (FIRST_SUM < TILE_VECS) barrier();", "", ("race, ",), STEPPED, is_large=True),
     Control("no bound on a tile's rows", "watched", "gpu/CELL", "gpu/CELL.comp", "if (r < ROWS && unit", "if (unit",
-            ("race, ", "out of bounds: ", *_WRONG), _SEQUENCE, is_large=True),
+            ("race, ", "out of bounds: ", *_WRONG), SEQUENCE, is_large=True),
     Control("no bound on the units that are stored", "watched", "gpu/CELL_stepped", "gpu/part_step.glsl",
             "finished_row < dispatch.batch && unit < HIDDEN)", "finished_row < dispatch.batch)",
-            ("out of bounds: ", *_WRONG), _STEPPED),
+            ("out of bounds: ", *_WRONG), STEPPED),
     Control("copies one element too far", "watched", "copy", "copy.comp", "(results, target,",
             "(results, target + 1,", ("out of bounds: ",)),
     Control("what pads h not zeroed", "watched", "gpu/CELL", "common/time_loop.glsl",
-            "if (first || in_shared(slot)) store_state", "if (unit < HIDDEN) store_state", _WRONG, _SEQUENCE),
+            "if (first || in_shared(slot)) store_state", "if (unit < HIDDEN) store_state", _WRONG, SEQUENCE),
     Control("a row of the initial h not written", "watched", "gpu/begin", "gpu/begin.comp", "if (has_first) state_vecs[start]",
-            "if (has_first && row != 1) state_vecs[start]", _WRONG, _STEPPED),
-    Control("no fence before the arrival", "weak", "gpu/CELL_barrier", "gpu/CELL_barrier.comp",
-            "    device_fence();\n    barrier();\n    if", "    barrier();\n    if", _WRONG, _BARRIER),
-    Control("no fence behind the wait", "weak", "gpu/CELL_barrier", "gpu/CELL_barrier.comp",
-            "    barrier();\n    device_fence();\n}", "    barrier();\n}", _WRONG, _BARRIER),
+            "if (has_first && row != 1) state_vecs[start]", _WRONG, STEPPED),
     Control("flow without volatile", "weak", "gpu/CELL_flow", "gpu/CELL_flow.comp", "volatile buffer Words", "buffer Words",
-            ("parts gave up",), _FLOW),
-    *(Control(f"no fence {where} the first invocation's atomics", "watched", "gpu/CELL_barrier", "gpu/CELL_barrier.comp",
-              old, new, ("race, ",), _BARRIER) for where, old, new in (
-        ("before", "        device_fence();\n        atomicAdd", "        atomicAdd"),
-        ("behind", "        device_fence();\n    }", "    }"))),
+            ("parts gave up",), PERSISTENT),
 ]
 
 
 def inexact_functions() -> str:
     """What the bound says of functions a hundred times as inexact as is allowed."""
-    results = (modes.inexact(seed, _recurrent(seed, _SEQUENCE), {}, scale=100.0) for seed in range(_TRIES))
+    results = (modes.inexact(seed, _recurrent(seed, SEQUENCE), {}, scale=100.0) for seed in range(_TRIES))
     return next((text for result in results for text in result.wrong if text.startswith(_WRONG)), "")
 
 

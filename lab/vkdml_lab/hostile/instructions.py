@@ -31,7 +31,7 @@ _EXTENDED = {2: "np.rint({})", 4: "np.abs({})", 38: "np.minimum({}, {})", 41: "n
              44: "np.minimum(np.maximum({}, {}), {})", 27: "arithmetic.exp({})", 28: "arithmetic.log({})",
              50: "arithmetic.fma({}, {}, {})"}
 _UNPACK_HALF, _POINTER = 62, Type("pointer", 0)
-_ATOMICS = {Op.AtomicLoad: "load", Op.AtomicIAdd: "add", Op.AtomicAnd: "and", Op.AtomicOr: "or"}
+_ATOMICS = {Op.AtomicLoad: "load", Op.AtomicAnd: "and", Op.AtomicOr: "or"}
 
 
 def in_tuple(parts: Iterable[str]) -> str:
@@ -86,7 +86,7 @@ class Writer:
         """An access chain to a coherent block stands for its loads and stores."""
         op, pointer = instruction.op, instruction.operands[0] if instruction.operands else 0
         return op == Op.ControlBarrier or (self.waits and (
-            Op.MemoryBarrier <= op <= Op.AtomicOr or (op == Op.AccessChain and self.module.is_coherent(pointer))))
+            Op.AtomicLoad <= op <= Op.AtomicOr or (op == Op.AccessChain and self.module.is_coherent(pointer))))
 
     def constant(self, type_: Type, value: Any) -> str:
         if isinstance(value, list):
@@ -150,9 +150,6 @@ class InstructionWriter:
         elif op == Op.ControlBarrier:
             scopes = ", ".join(str(self.module.number(operand)) for operand in operands)
             self.line(f"yield ({self.place('barrier')}, m, {scopes})")
-        elif op == Op.MemoryBarrier:
-            self.line(f"wave.fence(m, {self.module.number(operands[0])}, {self.module.number(operands[1])})")
-            self.wait()
         else:
             self.line(f"x{result} = {self._computed(instruction)}")
             if op == Op.FMul and Decoration.NoContraction not in self.module.decorations.get(result, ()):

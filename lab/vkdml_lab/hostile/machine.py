@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from vkdml_lab.hostile.arithmetic import Arithmetic
-from vkdml_lab.hostile.lanes import Mask
 from vkdml_lab.hostile.memory import Memory
 from vkdml_lab.hostile.ordering import WORKGROUP_SCOPE, Order, active
 from vkdml_lab.hostile.translating import Translation
@@ -140,10 +139,3 @@ class Wave:
 
     def noise(self, dtype: Any) -> np.ndarray:
         return self.machine.noise.integers(0, np.iinfo(dtype).max, self.lanes, dtype, endpoint=True)
-
-    def fence(self, mask: Mask, scope: int, semantics: int) -> None:
-        invocations = self.invocations[active(mask, self.lanes)]
-        if self.machine.order:
-            self.machine.order.fence(invocations, scope, semantics)
-        if self.machine.clock and scope != WORKGROUP_SCOPE:
-            self.machine.clock.fence(invocations, semantics)

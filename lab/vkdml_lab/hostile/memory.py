@@ -29,8 +29,8 @@ class Memory:
     """A buffer as a dispatch sees it, or the shared memory of all its workgroups under one name.
 
     dtype: of its units, uint32 or uint16. units: of one workgroup's shared memory; 0: of a buffer. accesses: None where none
-    are watched. is_flags: whether its loads and stores are relaxed atomics by declaration. syncs: whether its atomics order
-    what workgroups do. may_store: whether the plan says that the dispatch writes it. weak: how others see it.
+    are watched. is_flags: whether its loads and stores are relaxed atomics by declaration. may_store: whether the plan says that
+    the dispatch writes it. weak: how others see it.
     """
 
     name: str
@@ -39,7 +39,6 @@ class Memory:
     units: int = 0
     accesses: Accesses | None = None
     is_flags: bool = False
-    syncs: bool = False
     may_store: bool = True
     weak: WeakMemory | None = None
 
@@ -105,8 +104,6 @@ class Memory:
         lanes = active(mask, wave.lanes)
         if self.accesses:
             self._watch(wave, at, 1, mask, place, name != "load", atomic=True)
-            if self.syncs:
-                self.accesses.order.atomic(self.name, at[lanes], wave.invocations[lanes], name != "load")
         if self.weak:
             self.weak.before_atomic(wave, at[lanes], lanes, name != "load")
         if name == "load":
@@ -116,7 +113,7 @@ class Memory:
         if name == "store":
             self.data[at[lanes]] = values
         else:
-            {"and": np.bitwise_and, "or": np.bitwise_or, "add": np.add}[name].at(self.data, at[lanes], values)
+            {"and": np.bitwise_and, "or": np.bitwise_or}[name].at(self.data, at[lanes], values)
         return None
 
     def _watch(self, wave: Invocations, at: np.ndarray, count: int, mask: Mask, place: int, writes: bool = False, atomic: bool = False

@@ -24,8 +24,7 @@ class Op(IntEnum):
     SGreaterThanEqual, ULessThan, SLessThan, ULessThanEqual, FOrdEqual, FUnordNotEqual = 175, 176, 177, 178, 180, 183
     FOrdLessThan, FOrdGreaterThan, FOrdLessThanEqual, FOrdGreaterThanEqual = 184, 186, 188, 190
     ShiftRightLogical, ShiftLeftLogical, BitwiseOr, BitwiseAnd, Not = 194, 196, 197, 199, 200
-    ControlBarrier, MemoryBarrier = 224, 225
-    AtomicLoad, AtomicIAdd, AtomicAnd, AtomicOr, Phi, LoopMerge, SelectionMerge, Label = 227, 234, 240, 241, 245, 246, 247, 248
+    ControlBarrier, AtomicLoad, AtomicAnd, AtomicOr, Phi, LoopMerge, SelectionMerge, Label = 224, 227, 240, 241, 245, 246, 247, 248
     Branch, BranchConditional, Return, ReturnValue = 249, 250, 253, 254
 
 
@@ -39,8 +38,8 @@ class Storage(IntEnum):
 
 COHERENT = {Decoration.Coherent, Decoration.Volatile}
 _WORKGROUP_SIZE = 25  # a builtin
-_WITHOUT_RESULT = {Op.Store, Op.ControlBarrier, Op.MemoryBarrier, Op.LoopMerge, Op.SelectionMerge, Op.Branch,
-                   Op.BranchConditional, Op.Return, Op.ReturnValue}
+_WITHOUT_RESULT = {Op.Store, Op.ControlBarrier, Op.LoopMerge, Op.SelectionMerge, Op.Branch, Op.BranchConditional, Op.Return,
+                   Op.ReturnValue}
 _SKIPPED = {3, 4, 8, 10, 11, 14, 16, 17, 317}  # sources, extensions, lines, modes, capabilities, the memory model, nothing
 
 

@@ -1,8 +1,7 @@
 """What of a dispatch happens before what, by the letter of Vulkan's memory model, and the accesses that race.
 
 An invocation has a clock for each storage class: the epochs of all invocations that happened before. A release begins its next
-epoch. Fences order others only through a barrier or an atomic that comes after the one and before the other in their own
-invocations.
+epoch. Only barriers order invocations, and only those of a workgroup.
 """
 
 from __future__ import annotations
@@ -19,28 +18,17 @@ WORKGROUP_SCOPE = 2
 
 
 class Order:
-    """Clocks of a dispatch's invocations. across: whether workgroups wait for each other; else an invocation's clock has only
-    its own workgroup's.
-    """
+    """Clocks of a dispatch's invocations, which have those of their own workgroup alone."""
 
-    def __init__(self, workgroups: int, size: int, across: bool) -> None:
-        self.size, self.across = size, across
+    def __init__(self, workgroups: int, size: int) -> None:
+        self.size = size
         self.epoch = np.ones(workgroups * size, np.int32)
-        count = self.columns = workgroups * size if across else size
-        self.clocks = {kind: np.zeros((workgroups * size, count), np.int32) for kind in (SHARED, BUFFERS)}
-        # Of buffers, what a later barrier or atomic shows others, and what such a one showed that a fence may take
-        self.released, self.shown = (np.zeros((workgroups * size, count * across), np.int32) for _ in range(2))
-        self.of_atomics: dict[tuple[str, int], np.ndarray] = {}
+        self.clocks = {kind: np.zeros((workgroups * size, size), np.int32) for kind in (SHARED, BUFFERS)}
 
     def is_before(self, kind: int, then: np.ndarray, epoch: np.ndarray, now: np.ndarray) -> np.ndarray:
         """Whether what invocations did then, in some epoch, is before what others do now."""
-        seen = self.clocks[kind][now, then % self.columns] >= epoch
-        if not self.across:
-            seen &= then // self.size == now // self.size
+        seen = (self.clocks[kind][now, then % self.size] >= epoch) & (then // self.size == now // self.size)
         return seen | (then == now)
-
-    def _begin_epoch(self, kind: int, invocations: np.ndarray) -> None:
-        self.clocks[kind][invocations, invocations % self.columns] = self.epoch[invocations]
 
     def barrier(self, workgroups: np.ndarray, semantics: int) -> None:
         """All invocations of these workgroups have arrived."""
@@ -48,32 +36,10 @@ class Order:
         shape = len(workgroups), self.size, -1
         for kind, clock in self.clocks.items():
             if semantics & kind:
-                self._begin_epoch(kind, invocations)
+                clock[invocations, invocations % self.size] = self.epoch[invocations]
                 most = clock[invocations].reshape(shape).max(1, keepdims=True)
                 clock[invocations] = np.repeat(most, self.size, 1).reshape(len(invocations), -1)
-        if self.across:
-            most = self.released[invocations].reshape(shape).max(1)
-            self.shown[invocations] = np.maximum(self.shown[invocations], np.repeat(most, self.size, 0))
         self.epoch[invocations] += 1
-
-    def fence(self, invocations: np.ndarray, scope: int, semantics: int) -> None:
-        if scope == WORKGROUP_SCOPE or not semantics & BUFFERS:
-            raise NotImplementedError("a fence that is not for buffers and all of the device")
-        clock = self.clocks[BUFFERS]
-        if semantics & ACQUIRES:
-            clock[invocations] = np.maximum(clock[invocations], self.shown[invocations])
-        if semantics & RELEASES:
-            self._begin_epoch(BUFFERS, invocations)
-            self.released[invocations] = clock[invocations]
-            self.epoch[invocations] += 1
-
-    def atomic(self, name: str, places: np.ndarray, invocations: np.ndarray, writes: bool) -> None:
-        """Relaxed atomics, one after the other."""
-        for place, invocation in zip(places.tolist(), invocations.tolist()):
-            here = self.of_atomics.setdefault((name, place), np.zeros_like(self.released[0]))
-            self.shown[invocation] = np.maximum(self.shown[invocation], here)
-            if writes:
-                np.maximum(here, self.released[invocation], out=here)
 
 
 class Accesses:

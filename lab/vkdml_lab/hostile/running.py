@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vkdml.laboratory import FLOW, MEETING, STATE, Dispatch, PlainProblem, Plan, Problem, load_kernel, of_spirv
+from vkdml.laboratory import STATE, Dispatch, PlainProblem, Plan, Problem, load_kernel, of_spirv
 from vkdml_lab.hostile.lanes import DTYPES
 from vkdml_lab.hostile.machine import ALL, Behaviour, Machine
 from vkdml_lab.hostile.memory import Buffer, Memory
@@ -19,10 +19,9 @@ from vkdml_lab.hostile.translating import Translation, translate
 from vkdml_lab.hostile.weak import Clock, WeakMemory
 
 # Where parts wait for each other, the buffers whose words are flags by themselves: each is looked at until it is there, and
-# nothing else follows from it. No fence orders them, so what the model calls races is declared here, by the way to wait.
-PROTOCOLS = {FLOW: (STATE,)}
+# nothing else follows from it. No fence orders them, so what the model calls races is declared here.
+FLAGS = (STATE,)
 
-_MOST_ORDERED = 1024  # invocations of a dispatch in which workgroups wait: their clocks have one for each
 _SPINS = "SPINS"  # a constant: looks before giving up
 _FIRST_WORDS = (None, 0x7FC12345, 0xFFFFFFFF, 0)  # of memory that was never written: noise, a NaN, ones, zeros
 
@@ -103,19 +102,18 @@ class Device:
                       if Decoration.Binding in (found := module.decorations.get(id_, {}))}
         coherent = {in_buffers[id_] for id_ in in_buffers if module.is_coherent(id_)}
         waits = plan.timed_out is not None and plan.timed_out[0] in coherent
-        meeting = (plan.tiling.loop.meeting or "") if waits and plan.tiling else ""
-        flags = PROTOCOLS.get(meeting, ())
+        flags = FLAGS if waits else ()
         count = int(np.prod(dispatch.groups))
         invocations = count * module.workgroup
-        watches = behaviour.watches and not (waits and (behaviour.weak or invocations > _MOST_ORDERED))
-        order = Order(count, module.workgroup, waits) if watches else None
+        watches = behaviour.watches and not (waits and behaviour.weak)
+        order = Order(count, module.workgroup) if watches else None
         clock = Clock(invocations, behaviour.seed) if waits and behaviour.weak else None
 
         def memory(name: str) -> Memory:
             buffer = buffers.get(name) or Buffer(self._words(4))
             half = any(_has_halves(module.variables[id_][0]) for id_, of_id in in_buffers.items() if of_id == name)
             found = Memory(name, buffer, np.uint16 if half else np.uint32, is_flags=name in flags,
-                           syncs=waits and name == MEETING, may_store=name in dispatch.writes)
+                           may_store=name in dispatch.writes)
             found.accesses = Accesses(order, BUFFERS, len(found.data)) if order else None
             found.weak = WeakMemory(found.data, clock) if clock and name in coherent else None
             return found

@@ -11,19 +11,14 @@ import numpy as np
 from vkdml import InvalidArgumentError, Options
 from vkdml.laboratory import (
     ACTIVATIONS,
-    BARRIER,
-    FLOW,
-    PERSISTENT,
     PLAIN_PROBLEMS,
-    SEQUENCE,
-    STEPPED,
+    SCHEDULES,
     PlainProblem,
     Plan,
     Problem,
     Schedule,
     Target,
     Tiling,
-    WayToWait,
     differences,
     families,
     plan_of,
@@ -38,7 +33,6 @@ from vkdml_lab.suite.support import DTYPES, Case, random_case
 from vkdml_lab.suite.test_gpu_kernels import CASES
 
 DEVICES = {**GPUS, "the smallest": SMALLEST}
-WAYS: tuple[tuple[Schedule, WayToWait | None], ...] = ((SEQUENCE, None), (STEPPED, None), (PERSISTENT, BARRIER), (PERSISTENT, FLOW))
 
 
 @dataclass(frozen=True)
@@ -74,7 +68,7 @@ class Task:
         return {field: elements.tobytes() for field, elements in self.elements(outputs).items()}
 
 
-def recurrent(seed: int, ways: tuple[tuple[Schedule, WayToWait | None], ...] = WAYS) -> Task:
+def recurrent(seed: int, schedules: tuple[Schedule, ...] = SCHEDULES) -> Task:
     """A random problem of all that descriptors can say, some way to run it, and one of its tilings on some device."""
     draw = random.Random(f"task {seed}")
     # Some of more units, whose columns several invocations share
@@ -82,8 +76,8 @@ def recurrent(seed: int, ways: tuple[tuple[Schedule, WayToWait | None], ...] = W
     problem = with_sequence(case.problem)  # by which each step is checked alone
     name = draw.choice(list(DEVICES))
     info = replace(DEVICES[name], storage_16bit=draw.random() < 0.5)
-    for schedule, meeting in (draw.choice(ways), *draw.sample(WAYS, len(WAYS))):
-        forced = Options(schedule=schedule, meeting=meeting, chunk_steps=draw.choice((None, 2)))
+    for schedule in (draw.choice(schedules), *draw.sample(SCHEDULES, len(SCHEDULES))):
+        forced = Options(schedule=schedule, chunk_steps=draw.choice((None, 2)))
         try:
             target = Target(problem, info, forced)
             found = tilings(target)
@@ -98,7 +92,7 @@ def recurrent(seed: int, ways: tuple[tuple[Schedule, WayToWait | None], ...] = W
             plan = plan_of(target, tiling)
         except InvalidArgumentError:  # a schedule that this type, or so small a problem, does not have
             continue
-        described = f"{problem.cell.name} in {problem.element.name}, {meeting or schedule} on {name}"
+        described = f"{problem.cell.name} in {problem.element.name}, {schedule} on {name}"
         return Task(described, problem, plan, _memory(case))
     raise AssertionError(f"no plan for problem {seed}")
 

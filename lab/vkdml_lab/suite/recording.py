@@ -59,7 +59,7 @@ class Ran:
 
     def facts(self) -> dict[str, Any]:
         loop = self.plan.tiling.loop if self.plan.tiling else None
-        return {"schedule": " ".join(filter(None, [loop.schedule, loop.meeting])) if loop else "",
+        return {"schedule": loop.schedule if loop else "",
                 "kernels": sorted({dispatch.kernel for dispatch in self.plan.execute}),
                 "options": forced(self.options)}
 

@@ -57,17 +57,15 @@ SCHEDULES = {
     "plain streamed": Options(lanes=False, register_loads=0),
     "plain chunked": Options(lanes=False, rows=2, chunk_steps=2, workspace_bytes=20000),
     "plain stepped": Options(lanes=False, schedule="stepped", workgroup=16),
-    "plain barrier": Options(lanes=False, schedule="persistent", meeting="barrier", workgroup=16),
-    "plain flow": Options(lanes=False, schedule="persistent", meeting="flow", workgroup=64),
-    "plain flow chunked": Options(lanes=False, schedule="persistent", meeting="flow", workgroup=16, rows=3, chunk_steps=2,
-                                  workspace_bytes=20000),
+    "plain persistent": Options(lanes=False, schedule="persistent", workgroup=64),
+    "plain persistent chunked": Options(lanes=False, schedule="persistent", workgroup=16, rows=3, chunk_steps=2,
+                                        workspace_bytes=20000),
 }
 
 # By which a problem that failed is run again
 OTHER_SCHEDULES = {
     "sequence": Options(schedule="sequence"), "stepped": Options(schedule="stepped"),
-    "persistent barrier": Options(lanes=False, schedule="persistent", meeting="barrier"),
-    "persistent flow": Options(lanes=False, schedule="persistent", meeting="flow"),
+    "persistent": Options(lanes=False, schedule="persistent"),
 }
 
 
@@ -83,7 +81,7 @@ def options_on(info: vkdml.DeviceInfo, name: str, element: ElementType = element
     chosen, profile = SCHEDULES[name], profiles.profile(info)
     if element.pairs:
         schedule = None if chosen.schedule == PERSISTENT else chosen.schedule
-        return _of_plain(replace(chosen, schedule=schedule, rows=None, meeting=None, register_loads=None,
+        return _of_plain(replace(chosen, schedule=schedule, rows=None, register_loads=None,
                                  workspace_bytes=2 * chosen.workspace_bytes))
     if chosen.lanes is not False and not (profile.prefers_shuffles and info.subgroup_shuffle):
         chosen = replace(_of_plain(chosen), lanes=False)

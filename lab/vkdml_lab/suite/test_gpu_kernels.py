@@ -21,7 +21,7 @@ from vkdml.operators.header import descs
 from vkdml.planning import plan, profiles
 from vkdml.planning.families import gpu_loop
 from vkdml.planning.families.gpu_loop import GpuLoop, column_groups
-from vkdml.planning.options import BARRIER, FLOW, PERSISTENT, SEQUENCE, STEPPED, Options
+from vkdml.planning.options import PERSISTENT, SEQUENCE, STEPPED, Options
 from vkdml.planning.plan import best
 from vkdml.planning.tiling import Target
 from vkdml_lab.suite.support import (
@@ -53,7 +53,6 @@ class Way:
     """
 
     schedule: str
-    meeting: str | None = None
     units: int | None = None
     rows: int | None = None
     register_loads: int | None = None
@@ -61,7 +60,7 @@ class Way:
     in_chunks: bool = False
 
     def options(self, problem, info):
-        forced = Options(lanes=False, schedule=self.schedule, meeting=self.meeting, rows=self.rows)
+        forced = Options(lanes=False, schedule=self.schedule, rows=self.rows)
         groups = column_groups(problem, info)
         most = min(_MOST_INVOCATIONS, info.max_workgroup_invocations) // groups // 8 * 8
         units = round_up(ceil_div(problem.hidden, 2), 8) if self.units == HALF else self.units
@@ -87,15 +86,11 @@ WAYS = {
     "stepped, all kept": Way(STEPPED, units=24, rows=2, register_loads=ALL),
     "stepped, 8 rows": Way(STEPPED, units=8, rows=8, register_loads=1),
     "stepped, in chunks": Way(STEPPED, units=40, register_loads=0, in_chunks=True),
-    "barrier": Way(PERSISTENT, BARRIER, HALF),
-    "barrier, shared": Way(PERSISTENT, BARRIER, 8, rows=2, register_loads=0, shared_loads=1),
-    "barrier, in chunks": Way(PERSISTENT, BARRIER, HALF, register_loads=1, in_chunks=True),
-    "barrier, many parts": Way(PERSISTENT, BARRIER, 8),
-    "flow": Way(PERSISTENT, FLOW, HALF),
-    "flow, all kept": Way(PERSISTENT, FLOW, HALF, rows=1, register_loads=ALL),
-    "flow, shared": Way(PERSISTENT, FLOW, 8, rows=4, register_loads=1, shared_loads=1, in_chunks=True),
-    "flow, in chunks": Way(PERSISTENT, FLOW, HALF, rows=2, register_loads=0, in_chunks=True),
-    "flow, many parts": Way(PERSISTENT, FLOW, 8, rows=1),
+    "flow": Way(PERSISTENT, HALF),
+    "flow, all kept": Way(PERSISTENT, HALF, rows=1, register_loads=ALL),
+    "flow, shared": Way(PERSISTENT, 8, rows=4, register_loads=1, shared_loads=1, in_chunks=True),
+    "flow, in chunks": Way(PERSISTENT, HALF, rows=2, register_loads=0, in_chunks=True),
+    "flow, many parts": Way(PERSISTENT, 8, rows=1),
 }
 
 
@@ -158,7 +153,7 @@ def test_each_way_is_right_and_gives_the_same_bits(device, way, name):
 
 @pytest.mark.family("each way with each case")
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("way", [way for way in WAYS if way.startswith(FLOW)])
+@pytest.mark.parametrize("way", [way for way in WAYS if way.startswith("flow")])
 def test_flow_by_coherent_loads_gives_the_same_bits(device, with_profile, way, name):
     with_profile(coherent_flow=True)
     case = CASES[name]
@@ -182,7 +177,7 @@ def run_in_place(device, case, options):
 
 @pytest.mark.family("each way with each cell")
 @pytest.mark.parametrize("cell", [cells.LSTM, cells.GRU], ids=lambda cell: cell.name)
-@pytest.mark.parametrize("way", ["flow, in chunks", "barrier, many parts", "stepped", "sequence, in chunks"])
+@pytest.mark.parametrize("way", ["flow, in chunks", "stepped", "sequence, in chunks"])
 def test_last_states_may_take_the_place_of_the_initial_ones(device, way, cell):
     """Also where parts give up: what runs instead begins with the states that were there before."""
     case = make_case(cell, (5, 3, 5, 40))
@@ -206,13 +201,12 @@ def executed(device, case, options):
     return compiled, {field: read_output(compiled, field, buffer) for field, buffer in outputs.items()}
 
 
-@pytest.mark.parametrize("meeting", [BARRIER, FLOW])
 @pytest.mark.parametrize("cell", [cells.GRU, cells.LSTM], ids=lambda cell: cell.name)
-def test_parts_that_never_meet_give_up(device, with_profile, monkeypatch, caplog, cell, meeting):
+def test_parts_that_never_meet_give_up(device, with_profile, monkeypatch, caplog, cell):
     """They may look for each other only once. What runs instead is right, and so is everything after it."""
     with_profile(spins=1)
     case = make_case(cell, (6, 2, 5, 128))
-    options = Options(lanes=False, schedule=PERSISTENT, meeting=meeting, parts=16)
+    options = Options(lanes=False, schedule=PERSISTENT, parts=16)
     expected = run_on_device(device, case, Options(lanes=False, schedule=STEPPED, parts=16))
     _, results = executed(device, case, options)
     assert caplog.text.count(GAVE_UP) == 1
@@ -228,27 +222,22 @@ LONG_WAITS = {"spins": 10_000, "most_iterations": profiles.MOST_ITERATIONS}
 # One workgroup, so that nothing depends on what runs at once
 ONE_PART = Options(lanes=False, schedule=PERSISTENT, workgroup=256)
 WAIT_LONGER = "begin_wait();", "begin_wait(); [[dont_unroll]] for (uint look = 0; look < 100; ++look) count_look_in_vain();"
-WAIT_IN_VAIN = {
-    FLOW: ("gpu/flow.glsl", "is_there = true;", "is_there = false; atomicOr(meeting[0], 2);"),
-    BARRIER: ("gpu/CELL_barrier.comp", "arrivals += PARTS;", "arrivals += PARTS + 1; atomicOr(meeting[0], 2);")}
 
 
-@pytest.mark.parametrize("meeting", [BARRIER, FLOW])
-def test_many_waits_are_not_one_long_wait(device, mistaken, with_profile, caplog, meeting):
+def test_many_waits_are_not_one_long_wait(device, mistaken, with_profile, caplog):
     """Each of them is for 100 looks, all together for twice as many as one may have."""
     with_profile(**LONG_WAITS)
-    mistaken(f"gpu/gru_{meeting}", WAIT_IN_VAIN[meeting][0], *WAIT_LONGER)
+    mistaken("gpu/gru_flow", "gpu/flow.glsl", *WAIT_LONGER)
     case = make_case(cells.GRU, (100, 1, 5, 64), **WITHOUT_LENGTHS)
-    _, results = executed(device, case, replace(ONE_PART, meeting=meeting))
+    _, results = executed(device, case, ONE_PART)
     check(case, results)
     assert GAVE_UP not in caplog.text
 
 
-@pytest.mark.parametrize("meeting", [BARRIER, FLOW])
-def test_who_waits_sees_that_another_has_given_up(device, mistaken, with_profile, monkeypatch, meeting):
+def test_who_waits_sees_that_another_has_given_up(device, mistaken, with_profile, monkeypatch):
     """The other, made up, says so by a bit of its own; who waits in vain himself would set another."""
     with_profile(**LONG_WAITS)
-    mistaken(f"gpu/gru_{meeting}", *WAIT_IN_VAIN[meeting])
+    mistaken("gpu/gru_flow", "gpu/flow.glsl", "is_there = true;", "is_there = false; atomicOr(meeting, 2);")
     words, clear = [], _Attempt.clear
 
     def seen(attempt):
@@ -257,7 +246,7 @@ def test_who_waits_sees_that_another_has_given_up(device, mistaken, with_profile
 
     monkeypatch.setattr(_Attempt, "clear", seen)
     case = make_case(cells.GRU, (5, 1, 5, 64), **WITHOUT_LENGTHS)
-    _, results = executed(device, case, replace(ONE_PART, meeting=meeting))
+    _, results = executed(device, case, ONE_PART)
     check(case, results)
     assert words[1:] == [2]
 
@@ -276,7 +265,7 @@ def with_room(device, monkeypatch):
 
 @pytest.mark.family("each way with each cell")
 @pytest.mark.parametrize("cell", [cells.GRU, cells.LSTM, cells.RNN], ids=lambda cell: cell.name)
-@pytest.mark.parametrize("way", ["barrier", "flow", "flow, in chunks", "stepped"])
+@pytest.mark.parametrize("way", ["flow", "flow, in chunks", "stepped"])
 def test_groups_of_rows(device, with_room, way, cell):
     """Of 20 rows, each group of workgroups has several tiles, and the last of them fewer, or none."""
     case = make_case(cell, (4, 20, 5, 20))
@@ -297,7 +286,7 @@ def test_groups_of_rows(device, with_room, way, cell):
 
 @pytest.mark.family("each way with each cell")
 @pytest.mark.parametrize("name", ["GRU", "LSTM in bfloat16", "GRU, linear"])
-@pytest.mark.parametrize("way", ["flow", "barrier", "stepped, 8 rows", "flow, in chunks"])
+@pytest.mark.parametrize("way", ["flow", "stepped, 8 rows", "flow, in chunks"])
 def test_sums_may_take_the_place_of_what_was_multiplied(device, monkeypatch, way, name):
     case = CASES[name]
     options = replace(WAYS[way].options(case.problem, device.info), shared_loads=0)

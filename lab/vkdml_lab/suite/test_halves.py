@@ -11,14 +11,13 @@ from vkdml.operators.element_types import BFLOAT16, FLOAT16
 from vkdml.operators.plain_problem import elementwise
 from vkdml.operators.problem import from_desc
 from vkdml.planning import plain
-from vkdml.planning.options import MEETINGS, Options
+from vkdml.planning.options import SCHEDULES, Options
 from vkdml.planning.plan import plan
 from vkdml_lab.suite.support import CELLS, make_desc, random_arrays, random_strides, run_over_pattern, tensor
 
 SIZES = 3, 5, 7
 TANH = v.DML_ACTIVATION_TANH_OPERATOR_DESC()
-WAYS = [Options(lanes=False, schedule="sequence"), Options(lanes=False, schedule="stepped"),
-        *(Options(lanes=False, schedule="persistent", meeting=meeting) for meeting in MEETINGS)]
+WAYS = [Options(lanes=False, schedule=schedule) for schedule in SCHEDULES]
 
 
 @pytest.fixture
@@ -81,7 +80,7 @@ def test_plain_operators(device, both, name):
 
 
 @pytest.mark.family("each cell in each schedule")
-@pytest.mark.parametrize("options", WAYS, ids=lambda options: options.meeting or options.schedule)
+@pytest.mark.parametrize("options", WAYS, ids=lambda options: options.schedule)
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 def test_recurrent_operators(device, both, cell, options):
     """Of an odd H, with lengths, and gaps in all outputs."""

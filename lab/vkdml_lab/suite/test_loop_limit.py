@@ -31,10 +31,8 @@ LOOPS = {
     "plain, streamed": ((5000, 2, 8, 40), replace(PLAIN, rows=2, register_loads=0)),
     "plain, turns": ((600, 2, 8, 100), replace(PLAIN, rows=2, workgroup=32)),
     "plain, stepped": ((2, 7000, 3, 16), replace(PLAIN, schedule="stepped", rows=1, parts=2, register_loads=0)),
-    "plain, barrier": ((8000, 1, 3, 16), replace(PERSISTENT, meeting="barrier")),
-    "plain, barrier, tiles": ((450, 20, 3, 40), replace(PERSISTENT, meeting="barrier", rows=1, register_loads=0, shared_loads=0)),
-    "plain, flow": ((6500, 1, 3, 16), replace(PERSISTENT, meeting="flow")),
-    "plain, flow, tiles": ((450, 20, 3, 40), replace(PERSISTENT, meeting="flow", rows=1, register_loads=0, shared_loads=0)),
+    "plain, persistent": ((6500, 1, 3, 16), PERSISTENT),
+    "plain, persistent, tiles": ((450, 20, 3, 40), replace(PERSISTENT, rows=1, register_loads=0, shared_loads=0)),
 }
 FLOAT64_LOOPS = {
     "float64": ((300, 1, 16, 90), Options(schedule="sequence", fused=False)),

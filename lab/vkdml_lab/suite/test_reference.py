@@ -10,7 +10,6 @@ from vkdml.operators import cells, element_types
 from vkdml.operators.activations import BY_DESC
 from vkdml.operators.header import descs
 from vkdml.planning import profiles
-from vkdml.planning.options import BARRIER, FLOW
 from vkdml.planning.options import SCHEDULES as SCHEDULE_NAMES
 from vkdml_lab.suite.support import (
     CELLS,
@@ -53,11 +52,11 @@ def test_random_problem_as_on_a_gpu(device, seed, monkeypatch):
 
 FORCED = {"schedule": SCHEDULE_NAMES, "parts": [1, 2, 3, 5], "rows": [1, 2, 3, 4, 5, 8, 9, 16, 32], "units_at_once": [1, 2, 3],
           "workgroup": [4, 8, 16, 32, 64, 128], "chunk_steps": [1, 2, 5], "workspace_bytes": [1000, 5000, 20_000, 100_000],
-          "meeting": [BARRIER, FLOW], "register_loads": [0, 1, 2, 3], "shared_loads": [0, 1, 3],
+          "register_loads": [0, 1, 2, 3], "shared_loads": [0, 1, 3],
           **{name: [False, True] for name in ("fused", "lanes", "resident", "shared_state")}}
 # What is forced anyway, and the names that are drawn with it: of CPU drivers' kernels, of GPUs', of GPUs' in sequence, and of all
 FAMILIES = [({}, ["schedule", "parts", "fused", "resident", "rows", "units_at_once", "workgroup", "shared_state"]),
-            ({"lanes": False}, ["schedule", "meeting", "parts", "rows", "workgroup", "register_loads", "shared_loads"]),
+            ({"lanes": False}, ["schedule", "parts", "rows", "workgroup", "register_loads", "shared_loads"]),
             ({"lanes": False, "schedule": "sequence"}, ["rows", "workgroup", "register_loads", "shared_loads", "chunk_steps"]),
             ({}, list(FORCED))]
 

@@ -133,7 +133,7 @@ def _explained(device: Device, problem: Problem, measure: bool) -> dict[str, Any
     return {
         "cell": problem.cell.name, "T": problem.steps, "B": problem.batch, "I": problem.input_size, "H": problem.hidden,
         "type": problem.element.name, "direction": problem.direction,
-        "schedule": loop.schedule, "meeting": loop.meeting, "parts": loop.parts, "rows": loop.rows,
+        "schedule": loop.schedule, "parts": loop.parts, "rows": loop.rows,
         "steps of a dispatch": loop.chunk_steps, "steps of a projection": projection and projection.chunk_steps,
         "submissions": plan.submissions, "estimated ms": plan.seconds * 1e3,
         "measured ms": _measured(device, problem, plan) if measure else None, "kernels": _kernels(plan),
@@ -170,7 +170,7 @@ def _kernels(plan: Plan) -> list[dict[str, Any]]:
 
 def _text(found: Mapping[str, Any]) -> str:
     """Format the dictionary that `_explained` returns, for people."""
-    of_loop = ("schedule", "meeting", "parts", "rows", "steps of a dispatch", "steps of a projection", "submissions")
+    of_loop = ("schedule", "parts", "rows", "steps of a dispatch", "steps of a projection", "submissions")
     rows = [(name, found[name]) for name in of_loop if found[name] is not None]
     rows.append(("estimated time", f"{found['estimated ms']:.3f} ms"))
     if measured := found["measured ms"]:

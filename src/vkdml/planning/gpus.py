@@ -9,7 +9,7 @@ sheets, rounded, memory of integrated GPUs down. cache_rate: others' public meas
 cycle, the maker's figure times the clock. cache_bytes, memory_cache_bytes: Linux's table for AMD (amdkfd/kfd_crat.c), AMD's
 data sheet of RDNA 4, papers of NVIDIA, Intel and Arm, public measurements of M1 and of Adreno 640, which is like 618; that of
 Adreno 740 is a guess. memory_cache_rate: AMD's footnotes, 64 bytes a cycle for each of 12 to 24 channels. latency is 500 cycles
-and seen is 750, unless better figures are published; meeting is 1.5 to 4 us, as reported for persistent kernels.
+and seen is 750, unless better figures are published.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ class GpuRates:
     memory_cache_rate: float = 0   # bytes a second that all units together read from it
     memory_rate: float         # bytes a second that all units together read from memory
     latency: float             # seconds of a load from memory or the second-level cache, if nothing hides it
-    meeting: float             # seconds of a barrier between workgroups
     seen: float                # seconds until another workgroup sees a stored word: a store, a load and half a poll
 
     @property
@@ -92,7 +91,7 @@ _RX_6700_XT = GpuRates(
     units=40, clock=2.2e9, simds=2, simd_lanes=32, subgroups=16, subgroup_width=32,
     registers=65_536, invocation_registers=256, other_registers=24, most_weights=192,
     unit_shared_bytes=65_536, cache_rate=2.2e12, cache_bytes=3 * _MIB, memory_cache_bytes=40 * _MIB,
-    memory_cache_rate=1.4e12, memory_rate=384e9, latency=230e-9, meeting=2.5e-6, seen=0.35e-6)
+    memory_cache_rate=1.4e12, memory_rate=384e9, latency=230e-9, seen=0.35e-6)
 # The large GPUs of RDNA 3 and 4 have 1.5 times as many registers. The clock is between the game clock and the boost clock
 _RX_7900_XTX = replace(_RX_6700_XT, units=96, clock=2.4e9, registers=98_304, cache_rate=5e12, cache_bytes=6 * _MIB,
                        memory_cache_bytes=96 * _MIB, memory_cache_rate=3.4e12, memory_rate=960e9)
@@ -102,14 +101,14 @@ _RX_7900_XTX = replace(_RX_6700_XT, units=96, clock=2.4e9, registers=98_304, cac
 _VEGA_64 = GpuRates(
     units=64, clock=1.5e9, simds=4, simd_lanes=16, subgroups=10, subgroup_width=64,
     registers=65_536, invocation_registers=256, most_weights=192, unit_shared_bytes=65_536,
-    cache_rate=1.6e12, cache_bytes=4 * _MIB, memory_rate=484e9, latency=450e-9, meeting=3e-6, seen=0.7e-6)
+    cache_rate=1.6e12, cache_bytes=4 * _MIB, memory_rate=484e9, latency=450e-9, seen=0.7e-6)
 
 # GA102 and Ada: an SM has 4 SIMDs of 32 lanes, 256 KiB of registers, 48 warps, and 100 KiB of shared memory. The rate of the
 # second-level cache is not published: this is the lower of two guesses
 _RTX_3090 = GpuRates(
     units=82, clock=1.7e9, simds=4, simd_lanes=32, subgroups=12, subgroup_width=32,
     registers=65_536, invocation_registers=255, other_registers=24, most_weights=192, unit_shared_bytes=102_400,
-    cache_rate=2.5e12, cache_bytes=6 * _MIB, memory_rate=936e9, latency=300e-9, meeting=2.5e-6, seen=0.45e-6)
+    cache_rate=2.5e12, cache_bytes=6 * _MIB, memory_rate=936e9, latency=300e-9, seen=0.45e-6)
 # Turing: an SM has 16 lanes, 32 warps, 64 KiB, and 16 load/store units, so 64 bytes a cycle. Both this and 800 bytes a cycle
 # from TU104's cache were measured on the T4 (Jia et al., Dissecting the NVidia Turing T4 GPU via Microbenchmarking)
 _RTX_2070_SUPER = replace(
@@ -122,7 +121,7 @@ _RTX_2070_SUPER = replace(
 _ARC_B580 = GpuRates(
     units=named_units("Arc B580"), clock=2.7e9, simds=8, simd_lanes=16, subgroups=8, subgroup_width=16,
     registers=131_072, invocation_registers=128, other_registers=32, most_weights=80, sinks_loads=True,
-    unit_shared_bytes=131_072, cache_rate=1.3e12, cache_bytes=18 * _MIB, memory_rate=456e9, latency=400e-9, meeting=3e-6,
+    unit_shared_bytes=131_072, cache_rate=1.3e12, cache_bytes=18 * _MIB, memory_rate=456e9, latency=400e-9,
     seen=0.5e-6)
 _OF_8_LANES = replace(_ARC_B580, simds=16, simd_lanes=8, subgroup_width=8)
 
@@ -131,7 +130,7 @@ _OF_8_LANES = replace(_ARC_B580, simds=16, simd_lanes=8, subgroup_width=8)
 _ADRENO_740 = GpuRates(
     units=named_units("Adreno 740"), clock=0.68e9, simds=2, simd_lanes=64, subgroups=8, subgroup_width=128,
     registers=49_152, invocation_registers=156, most_weights=48, unit_shared_bytes=32_768, shared_rate=64,
-    cache_rate=0.3e12, cache_bytes=_MIB, memory_rate=60e9, latency=770e-9, meeting=4e-6, seen=1.2e-6)
+    cache_rate=0.3e12, cache_bytes=_MIB, memory_rate=60e9, latency=770e-9, seen=1.2e-6)
 
 GPUS = {
     "RX 6700 XT": _RX_6700_XT,
@@ -171,15 +170,15 @@ GPUS = {
     "Mali-G78": GpuRates(
         units=20, clock=0.8e9, simds=2, simd_lanes=16, subgroups=32, subgroup_width=16,
         registers=32_768, invocation_registers=64, most_weights=16, unit_shared_bytes=32_768, shared_rate=64,
-        cache_rate=0.4e12, cache_bytes=2 * _MIB, memory_rate=45e9, latency=630e-9, meeting=4e-6, seen=0.95e-6),
+        cache_rate=0.4e12, cache_bytes=2 * _MIB, memory_rate=45e9, latency=630e-9, seen=0.95e-6),
     # Apple's core has 128 lanes and 208 KiB of registers
     "M1": GpuRates(
         units=named_units("Apple M1"), clock=1.25e9, simds=4, simd_lanes=32, subgroups=8, subgroup_width=32,
         registers=53_248, invocation_registers=128, most_weights=48, unit_shared_bytes=61_440,
-        cache_rate=0.4e12, cache_bytes=_MIB, memory_rate=65e9, latency=400e-9, meeting=4e-6, seen=0.6e-6),
+        cache_rate=0.4e12, cache_bytes=_MIB, memory_rate=65e9, latency=400e-9, seen=0.6e-6),
     # The least that one can expect of an unknown GPU
     "unknown": GpuRates(
         units=16, clock=1e9, simds=2, simd_lanes=32, subgroups=16, subgroup_width=32,
         registers=32_768, invocation_registers=64, most_weights=16, unit_shared_bytes=32_768, shared_rate=64,
-        cache_rate=0.4e12, cache_bytes=_MIB, memory_rate=100e9, latency=600e-9, meeting=4e-6, seen=1e-6),
+        cache_rate=0.4e12, cache_bytes=_MIB, memory_rate=100e9, latency=600e-9, seen=1e-6),
 }

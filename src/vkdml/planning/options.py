@@ -10,8 +10,6 @@ from ..errors import InvalidArgumentError, shown
 
 Schedule = Literal["sequence", "stepped", "persistent"]
 SCHEDULES = SEQUENCE, STEPPED, PERSISTENT = get_args(Schedule)
-WayToWait = Literal["barrier", "flow"]
-MEETINGS = BARRIER, FLOW = get_args(WayToWait)
 WORKSPACE_BYTES = 256 * 2**20
 # Smaller workspaces for when memory is short, the largest first. They are few, so that problems share compiled kernels
 WORKSPACES = tuple(WORKSPACE_BYTES >> shift for shift in range(2, 14, 2))
@@ -27,7 +25,6 @@ class Options:
     OPTIONS lists the values that each option may have.
 
     schedule: sequence, stepped or persistent. float64 has no persistent, and CPU drivers have it only when forced.
-    meeting: how persistent parts wait for each other on a GPU.
     parts: workgroups that share the units: at least 2 with stepped and persistent, else 1. On a GPU, 1 if a workgroup has room
     for all units, unless it is forced.
     fused: multiply the input in the time loop (not in the kernels for GPUs, which always project it).
@@ -47,7 +44,6 @@ class Options:
     """
 
     schedule: Schedule | None = None
-    meeting: WayToWait | None = None
     parts: int | None = None
     fused: bool | None = None
     lanes: bool | None = None
@@ -86,7 +82,6 @@ _BOOLS = (False, True)
 # A family without an attribute counts as having the default that getattr is given here
 OPTIONS = {
     "schedule": Option(SCHEDULES, lambda tiling: tiling.loop.schedule),
-    "meeting": Option(MEETINGS, lambda tiling: tiling.loop.meeting),
     "parts": Option(range(1, 2**16 + 1), lambda tiling: tiling.loop.parts),
     "fused": Option(_BOOLS, lambda tiling: tiling.projection is None),
     "lanes": Option(_BOOLS, lambda tiling: tiling.loop.lanes > 1),

@@ -5,10 +5,9 @@ Three schedules, one gate math (shaders/cells/):
 - sequence: a workgroup owns a direction and a tile of batch rows from the first time step to the last; a dispatch runs a
   chunk of steps.
 - stepped: the units are spread over several workgroups, the parts, and a dispatch runs one phase of one step.
-- persistent: the units are spread likewise, and a dispatch runs a chunk of steps; the parts wait for each other at a barrier of
-  their own or, in flow, for each word of h. Vulkan promises no progress of one workgroup while another waits, so waiting is
-  bounded, and a plan has a fallback. Only the kernels for GPUs have it. Unless forced, only GPUs on which all parts run at once
-  use it.
+- persistent: the units are spread likewise, and a dispatch runs a chunk of steps; the parts wait for each word of h. Vulkan
+  promises no progress of one workgroup while another waits, so waiting is bounded, and a plan has a fallback. Only the kernels
+  for GPUs have it. Unless forced, only GPUs on which all parts run at once use it.
 
 Each schedule computes the input's part of all gates first, as one matrix product for many time steps (the projection). Kernels
 for CPU drivers and for float64 may multiply it in the loop instead (fused): one dispatch less, for few steps or few inputs.
@@ -122,9 +121,8 @@ class Plan:
         if self.tiling is None:
             return text
         loop = self.tiling.loop
-        meeting = f" ({loop.meeting})" if loop.meeting else ""
-        return (f"{loop.schedule}{meeting}, parts {loop.parts}, rows {loop.rows}, steps of a dispatch {loop.chunk_steps}; "
-                f"{text}, estimated {1e3 * (self.seconds or 0):.3f} ms")
+        return (f"{loop.schedule}, parts {loop.parts}, rows {loop.rows}, steps of a dispatch {loop.chunk_steps}; {text}, "
+                f"estimated {1e3 * (self.seconds or 0):.3f} ms")
 
 
 def _descriptors(dispatches: Iterable[Dispatch]) -> int:
@@ -187,12 +185,12 @@ def fallbacks(target: Target, tiling: Tiling) -> list[Tiling]:
     return sorted((_in_chunks(target, other) for other in others), key=lambda other: other.seconds(target))
 
 
-def best_of_each_way(tilings: Iterable[Tiling]) -> list[Tiling]:
-    """Pick the first tiling of each way to order the steps: of each schedule, and of each meeting."""
-    ways: dict[tuple[str, str | None], Tiling] = {}
+def best_of_each_schedule(tilings: Iterable[Tiling]) -> list[Tiling]:
+    """Pick the first tiling of each schedule."""
+    first: dict[str, Tiling] = {}
     for tiling in tilings:
-        ways.setdefault((tiling.loop.schedule, tiling.loop.meeting), tiling)
-    return list(ways.values())
+        first.setdefault(tiling.loop.schedule, tiling)
+    return list(first.values())
 
 
 @lru_cache(_CLASSES_KEPT)
@@ -253,10 +251,9 @@ def _can_be_stepped(target: Target) -> bool:
 
 def _may_wait(target: Target, tiling: Tiling) -> bool:
     """Whether a tiling's workgroups do not wait for each other, or waiting is forced, or it is safe on this device."""
-    waits_by = tiling.loop.meeting
-    if waits_by is None or target.options.schedule == PERSISTENT:
+    if tiling.loop.schedule != PERSISTENT or target.options.schedule == PERSISTENT:
         return True
-    return target.profile.tuned and waits_by not in target.without and tiling.fits_side_by_side(target)
+    return target.profile.tuned and target.may_wait and tiling.fits_side_by_side(target)
 
 
 def _has_a_step(target: Target, tiling: Tiling) -> bool:

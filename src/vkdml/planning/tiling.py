@@ -16,7 +16,7 @@ from ..operators.problem import Problem
 from .device_info import DeviceInfo
 from .dispatches import Dispatch
 from .gpus import GpuRates
-from .options import PERSISTENT, STEPPED, Options, WayToWait
+from .options import PERSISTENT, STEPPED, Options
 from .profiles import DeviceProfile, gpu_rates, profile
 from .size_classes import class_facts
 
@@ -35,7 +35,7 @@ class Target:
     """A problem on a device, with options, for which a plan is made. Targets are equal if their problems are of one size class,
     as these have the same tilings, except for T and B.
 
-    without: meetings that persistent tilings must not use unless they are forced. workspace_bytes: a bound besides that of the
+    may_wait: whether persistent tilings may be used without being forced. workspace_bytes: a bound besides that of the
     options if memory is short; it does not affect the choice of a tiling, so it changes no result. fastest: the tiling of the
     size class that was measured as the fastest. times: how many times as long as the model says steps and projections take.
     """
@@ -43,7 +43,7 @@ class Target:
     problem: Problem
     info: DeviceInfo
     options: Options = Options()
-    without: frozenset[str] = frozenset()
+    may_wait: bool = True
     workspace_bytes: int | None = None
     fastest: Tiling | None = None
     times: float = 1.0
@@ -136,7 +136,6 @@ class LoopTiling(KernelTiling, ABC):
     hidden: Packing             # how the recurrent weights are packed
     shared_state: bool = False  # whether the state is in shared memory, not in a buffer
     chunk_steps: int = 1        # most time steps of a dispatch
-    meeting: WayToWait | None = None  # how parts wait for each other, if they do
     subgroup_size: int = 0      # the required size of subgroups; 0 leaves it to the driver
 
     @property

@@ -27,7 +27,7 @@ from ...operators.header.descs import DML_BUFFER_TENSOR_DESC, DML_TENSOR_DATA_TY
 from ...operators.plain_problem import CastProblem, ElementwiseProblem, PlainProblem, common_fields
 from ...operators.problem import Problem
 from ...planning.device_info import DeviceInfo
-from ...planning.options import MEETINGS, Options
+from ...planning.options import Options
 from ...planning.plain import plan as plan_plain
 from ...planning.plan import Plan, fit, plan_of, tilings
 from ...planning.size_classes import Sizes, resized
@@ -130,7 +130,7 @@ def plans_of(info: DeviceInfo, problem: Problem | PlainProblem) -> Iterator[Plan
     if isinstance(problem, PlainProblem):
         yield plan_plain(problem, info)
         return
-    target = Target(problem, info, without=frozenset(MEETINGS))
+    target = Target(problem, info, may_wait=False)
     best = {(tiling.loop.kernel, tiling.loop.schedule, tiling.projection and tiling.projection.kernel): tiling
             for tiling in reversed(tilings(target))}
     made = set[str]()

@@ -1,7 +1,7 @@
 """Trials: problems that run on buffers of their own, to time plans, to test them, and to see whether workgroups meet.
 
 Vulkan does not promise that workgroups which wait for each other run at once, nor that each sees the others' stores. So the
-kernels of each cell are tested before their first use, with each way to meet.
+kernels of each cell are tested before their first use.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ...operators.header.descs import DML_RECURRENT_NETWORK_DIRECTION
 from ...operators.plain_problem import MovedProblem, PlainProblem
 from ...operators.problem import LENGTHS, Problem, from_desc
 from ...planning.device_info import DeviceInfo
-from ...planning.options import PERSISTENT, SEQUENCE, Options, WayToWait
+from ...planning.options import PERSISTENT, SEQUENCE, Options
 from ...planning.plan import Measured, Plan, as_measured, best, described, plan_of, tilings
 from ...planning.size_classes import Sizes
 from ...planning.tiling import Target
@@ -95,16 +95,15 @@ _FIELDS = ("InputTensor", "WeightTensor", "RecurrenceTensor", "OutputSequenceTen
 
 @dataclass(frozen=True)
 class Meeting:
-    """A way in which persistent workgroups of a cell's kernels wait for each other. subgroup_size: as in LoopTiling."""
+    """Persistent workgroups of a cell's kernels, which wait for each other. subgroup_size: as in LoopTiling."""
 
     cell: Cell
-    waits_by: WayToWait
     subgroup_size: int = 0
 
     @property
     def facts(self) -> dict[str, Any]:
         """The key under which the result of the test is kept."""
-        return {"meeting": self.waits_by, "cell": self.cell.name, "subgroup size": self.subgroup_size}
+        return {"persistent": self.cell.name, "subgroup size": self.subgroup_size}
 
 
 # The test's problems and how often each runs: few steps; several tiles on as many workgroups as fit; and very many steps, as
@@ -114,7 +113,7 @@ _RUNS = {Sizes(240, 1): 7, Sizes(24, 128): 7, Sizes(5000, 1): 1}
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of a test of meetings: whether plans may use this way to meet, and the reason in words."""
+    """The outcome of a test of meetings: whether workgroups may wait for each other, and the reason in words."""
 
     passed: bool
     found: str
@@ -129,7 +128,7 @@ NONE_MAY_WAIT = Verdict(False, "no plan in which they may wait")
 
 
 def workgroups_meet(gpu: Gpu, meeting: Meeting) -> Verdict:
-    """Test a way to meet. It passes if no workgroup gives up, all numbers are right, and each run gives the same bits.
+    """Test whether workgroups meet: no workgroup gives up, all numbers are right, and each run gives the same bits.
 
     Raises DriverError when the driver fails, which says nothing about meetings.
     """
@@ -203,7 +202,7 @@ def _alone(info: DeviceInfo, problem: Problem) -> Plan:
 
 def _persistent(info: DeviceInfo, problem: Problem, meeting: Meeting, measured: Measured | None = None) -> Plan | None:
     """Return the persistent plan with the most workgroups, of those that may be chosen; None if none may."""
-    target = as_measured(Target(problem, info, Options(schedule=PERSISTENT, meeting=meeting.waits_by, rows=1)), measured)
+    target = as_measured(Target(problem, info, Options(schedule=PERSISTENT, rows=1)), measured)
     try:
         found = [tiling for tiling in tilings(target)
                  if tiling.loop.subgroup_size == meeting.subgroup_size and tiling.fits_side_by_side(target)]

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from ...errors import DriverError, InvalidArgumentError
 from ...operators.problem import Problem
 from ...planning.options import PERSISTENT, Options, forced, forces_bounds_only
-from ...planning.plan import Measured, Plan, as_measured, best, best_of_each_way, described, plan_of, tilings
+from ...planning.plan import Measured, Plan, as_measured, best, best_of_each_schedule, described, plan_of, tilings
 from ...planning.size_classes import class_facts, resized
 from ...planning.tiling import Target, Tiling
 from ..commands import Attempts, storage_buffers
@@ -64,12 +64,11 @@ class Tuner:
         with self._gpu.lock:
             measured = self._measured_of(problem, options, mode) if forces_bounds_only(options) else None
             target = as_measured(Target(problem, self._gpu.info, options, workspace_bytes=workspace_bytes), measured)
-            while True:
-                tiling = best(target)
-                waits_by = tiling.loop.meeting
-                if waits_by is None or options.schedule == PERSISTENT or self._is_trusted(tiling, mode):
-                    return target, tiling
-                target = replace(target, without=target.without | {waits_by})
+            tiling = best(target)
+            if options.schedule == PERSISTENT or self._is_trusted(tiling, mode):
+                return target, tiling
+            target = replace(target, may_wait=False)
+            return target, best(target)
 
     def knows(self, problem: Problem, options: Options, mode: str) -> bool:
         """Return whether the problem's size class was measured, or is never measured with these options."""
@@ -162,9 +161,9 @@ class Tuner:
 
     def _is_trusted(self, tiling: Tiling, mode: str) -> bool:
         """Return whether a tiling's workgroups do not wait for each other, or passed the test of meetings, which runs once."""
-        if tiling.loop.meeting is None:
+        if tiling.loop.schedule != PERSISTENT:
             return True
-        meeting = Meeting(tiling.problem.cell, tiling.loop.meeting, tiling.loop.subgroup_size)
+        meeting = Meeting(tiling.problem.cell, tiling.loop.subgroup_size)
         key = tuple(meeting.facts.values())
         if key not in self._meets:
             try:
@@ -182,8 +181,8 @@ class Tuner:
         verdict = self._unless_failed(lambda: workgroups_meet(self._gpu, meeting))
         if verdict is None:
             return False
-        _log.info("persistent workgroups of %s that meet by %s: the test of them has %s: %s", meeting.cell.name,
-                  meeting.waits_by, "passed" if verdict.passed else "failed", verdict.found)
+        _log.info("persistent workgroups of %s: the test of them has %s: %s", meeting.cell.name,
+                  "passed" if verdict.passed else "failed", verdict.found)
         if mode == ON and verdict is GAVE_UP:
             self._choices.count_give_up(meeting.facts)
             self._is_settled &= self._choices.gives_up(meeting.facts)
@@ -210,7 +209,7 @@ def likely(target: Target) -> list[Tiling]:
     first = found[0]
     most = min(_WITHIN * first.seconds(target), _MOST_EXPECTED)
     alike = [tiling for tiling in found if _arithmetic(tiling) == _arithmetic(first) and tiling.seconds(target) <= most]
-    ways = best_of_each_way(alike)
+    ways = best_of_each_schedule(alike)
     return [*ways, *(tiling for tiling in alike if tiling not in ways)][:_MOST_TIMED]
 
 

@@ -13,14 +13,13 @@ from ...operators.checks import ceil_div, round_up
 from ...operators.problem import Problem
 from ..device_info import DeviceInfo
 from ..gpus import GpuRates
-from ..options import BARRIER, FLOW, MEETINGS, PERSISTENT, SEQUENCE, STEPPED, WayToWait
+from ..options import PERSISTENT, SEQUENCE, STEPPED
 from ..profiles import MOST_ITERATIONS
 from ..tiling import MEETING, STATE, LoopTiling, Packing, Target, even_rows
 
 TOGETHER = 8         # units that are interleaved in packed weights; a workgroup computes at least as many
 _PACKED_UNITS = 64   # packed weights have a multiple of so many units
 _COLUMNS_FOR_A_GROUP, _MOST_GROUPS = 16, 32
-MEETING_WORDS = 16   # words from one counter of arrivals to the next, so that each has its own cache line
 _WORKGROUPS = (64, 128, 256, 512)
 _ROWS = (1, 2, 4, 8)
 _UNDER_WAY = 8  # how many loads of streamed weights an invocation should wait for at once
@@ -119,7 +118,7 @@ class GpuLoop(LoopTiling):
         if self.schedule == SEQUENCE:
             return loop.slots
         own = loop.slots - 2
-        return own + 1 + loop.phases * (self.chunk_steps if self.meeting == FLOW else 1)
+        return own + 1 + loop.phases * (self.chunk_steps if self.schedule == PERSISTENT else 1)
 
     @property
     def states_bytes(self) -> int:
@@ -128,10 +127,8 @@ class GpuLoop(LoopTiling):
 
     @property
     def buffers(self) -> dict[str, int]:
-        """Bytes of the time loop's buffers, by name. Parts that meet also have one that counts their arrivals."""
-        if self.schedule == SEQUENCE:
-            return {STATE: self.states_bytes}
-        return {STATE: self.states_bytes, MEETING: (1 + self.problem.directions * self.tiles) * MEETING_WORDS * 4}
+        """Bytes of the time loop's buffers, by name. Parts that exchange h also have a word that is set once one gave up."""
+        return {STATE: self.states_bytes, **({} if self.schedule == SEQUENCE else {MEETING: 4})}
 
     @property
     def dispatches(self) -> int:
@@ -145,8 +142,8 @@ class GpuLoop(LoopTiling):
         tile_vecs = self.tile_bytes // 16 if self.shared_state else 0
         return {
             "COLUMN_GROUPS": self.column_groups, "REGISTER_LOADS": self.register_loads, "SHARED_LOADS": self.shared_loads,
-            "STREAM_LOADS": self.stream_loads, "SPLIT_BIAS": self.problem.loop.split_bias, "IN_FLOW": int(self.meeting == FLOW),
-            "MEETING_WORDS": MEETING_WORDS, "SPINS": self.spins, "COUNTED_TOGETHER": int(self.counted_together),
+            "STREAM_LOADS": self.stream_loads, "SPLIT_BIAS": self.problem.loop.split_bias,
+            "IN_FLOW": int(self.schedule == PERSISTENT), "SPINS": self.spins, "COUNTED_TOGETHER": int(self.counted_together),
             "TILE_VECS": tile_vecs, "FIRST_SUM": 0 if self.in_place else tile_vecs,
         }
 
@@ -168,7 +165,7 @@ def registers(loop: GpuLoop, rates: GpuRates) -> int:
     """Estimate an invocation's registers. A block of streamed weights that is loaded while another is multiplied has its own.
 
     With several rows, so have the addresses of such blocks, half a load of 16-bit weights as float32 and, with some compilers,
-    two loads from shared memory and what stays during a wait: the input's part, the count of arrivals, 3 if rows have lengths.
+    two loads from shared memory and what stays during a wait: the input's part, and 3 if rows have lengths.
     """
     gates, several = len(loop.problem.cell.gates), loop.rows > 1
     of_load = 4 * gates
@@ -177,8 +174,8 @@ def registers(loop: GpuLoop, rates: GpuRates) -> int:
     of_shared = of_load * (2 if rates.sinks_loads and several else 1) if loop.shared_loads else 0
     places = 2 if several and blocks > 1 else 0
     unpacked = 2 * gates if several and loop.problem.element.vecs_per_load > 1 else 0
-    waiting = gates + 3 * loop.problem.has("SequenceLengthsTensor") + (loop.meeting == BARRIER)
-    of_input = waiting if rates.sinks_loads and several and loop.meeting else 0
+    waiting = gates + 3 * loop.problem.has("SequenceLengthsTensor")
+    of_input = waiting if rates.sinks_loads and several and loop.schedule == PERSISTENT else 0
     weights = loop.weight_registers + streamed + of_shared + places + unpacked + of_input
     return rates.other_registers + weights + loop.sum_registers + rates.row_registers * (loop.rows - 1)
 
@@ -209,19 +206,17 @@ def whole_units(target: Target) -> int:
 
 
 def loops_of(target: Target, schedule: str) -> Iterator[GpuLoop]:
-    """Yield all time loops of a schedule that the device can run: one for each way to meet, and size of subgroups."""
+    """Yield all time loops of a schedule that the device can run: one for each size of subgroups."""
     info, options = target.info, target.options
-    ways: list[WayToWait | None] = [None] if schedule != PERSISTENT else [options.meeting] if options.meeting else [*MEETINGS]
     for rows in [options.rows] if options.rows else even_rows(target.problem.batch, _ROWS):
         for workgroup in _workgroups(target, schedule):
             units = workgroup // column_groups(target.problem, info)
             parts = 1 if schedule == SEQUENCE else ceil_div(target.problem.hidden, units)
-            for meeting in ways if _may_be(target, schedule, parts) else ():
-                loop = _loop(target, schedule, rows, workgroup, parts, meeting)
-                if loop is not None:
-                    yield loop
-                if loop is not None and info.subgroup_size > _NARROW and info.has_subgroups_of(_NARROW, workgroup):
-                    yield replace(loop, subgroup_size=_NARROW)
+            loop = _loop(target, schedule, rows, workgroup, parts) if _may_be(target, schedule, parts) else None
+            if loop is not None:
+                yield loop
+            if loop is not None and info.subgroup_size > _NARROW and info.has_subgroups_of(_NARROW, workgroup):
+                yield replace(loop, subgroup_size=_NARROW)
 
 
 def _shared_room(target: Target) -> int:
@@ -254,15 +249,15 @@ def _may_be(target: Target, schedule: str, parts: int) -> bool:
     return schedule == SEQUENCE or target.options.schedule == schedule or (parts > 1 and is_choice)
 
 
-def _loop(target: Target, schedule: str, rows: int, workgroup: int, parts: int, meeting: WayToWait | None) -> GpuLoop | None:
+def _loop(target: Target, schedule: str, rows: int, workgroup: int, parts: int) -> GpuLoop | None:
     problem, groups, room = target.problem, column_groups(target.problem, target.info), _shared_room(target)
+    waits, profile = schedule == PERSISTENT, target.profile
     loads = round_up(ceil_div(problem.hidden, problem.element.columns_per_load), groups)
     bare = GpuLoop(
         problem=problem, kernel=f"gpu/{problem.cell.kernel}", rows=rows, workgroup=workgroup, units=packed_units(problem),
         schedule=schedule, parts=parts, hidden=Packing(problem.element, loads, TOGETHER), shared_state=True,
-        column_groups=groups, meeting=meeting, spins=target.profile.spins if meeting else 0,
-        counted_together=bool(meeting) and target.profile.most_iterations < MOST_ITERATIONS,
-        coherent_flow=meeting == FLOW and target.profile.coherent_flow)
+        column_groups=groups, spins=profile.spins if waits else 0,
+        counted_together=waits and profile.most_iterations < MOST_ITERATIONS, coherent_flow=waits and profile.coherent_flow)
     if bare.shared_bytes > room and schedule != SEQUENCE and len(problem.cell.gates) > 1:
         bare = replace(bare, in_place=True)
     if bare.shared_bytes > room:

@@ -12,7 +12,7 @@ from ...operators.checks import ceil_div
 from ..dispatches import WORKGROUPS_EVERYWHERE, Dispatch, given
 from ..gpus import GpuRates
 from ..loop_dispatches import chunks, in_order, loop_constants, place, projected, push_constants
-from ..options import FLOW, PERSISTENT, SCHEDULES, SEQUENCE, STEPPED, Options
+from ..options import PERSISTENT, SCHEDULES, SEQUENCE, STEPPED, Options
 from ..tiling import GATES, MEETING, PACKED_HIDDEN, STATE, Target, Tiling, TimedDispatches, loops, loops_of_phases
 from .gpu_loop import GpuLoop, loops_of, resident_workgroups, whole_units
 from .gpu_projection import GpuProjection, projections
@@ -24,7 +24,7 @@ _NOT_SIDE_BY_SIDE = 1.0  # seconds that are charged if parts may wait for ones t
 _MOST_FLOW_BYTES = 64 * 2**20  # most bytes of h that a chunk in flow stores
 _WORKGROUP = 64  # invocations of a workgroup before and after the time loop
 _MOST_SLOT_GROUPS = 64  # most workgroups that share the slots of flow
-_BEGIN_BLOCKS = ("HiddenInit", "State", "CellMemInit", "Meeting")
+_BEGIN_BLOCKS = ("HiddenInit", "State", "CellMemInit")
 _STEP_BLOCKS = ("Gates", "HiddenWeights", "SequenceLengths", "OutputSequence", "State")
 _END_BLOCKS = ("SequenceLengths", "OutputSingle", "State", "OutputCellSingle", "Meeting")
 
@@ -50,7 +50,7 @@ class GpuTiling(Tiling):
     def fallbacks(self, target: Target) -> list[Tiling]:
         alike = replace(target, options=Options(schedule=SEQUENCE, rows=target.options.rows))
         alone = [loop for loop in loops_of(alike, SEQUENCE) if loop.states_bytes <= self.loop.states_bytes]
-        stepped = replace(self.loop, schedule=STEPPED, meeting=None, spins=0, counted_together=False, coherent_flow=False)
+        stepped = replace(self.loop, schedule=STEPPED, spins=0, counted_together=False, coherent_flow=False)
         return [replace(self, loop=loop) for loop in (*alone, stepped)]
 
     def fits_side_by_side(self, target: Target) -> bool:
@@ -70,7 +70,7 @@ class GpuTiling(Tiling):
         if loop.schedule != PERSISTENT:
             of_step, kept = (_weights(loop, loads) for loads in (loop.group_loads, loop.group_loads - loop.streamed_loads))
             return step + phases * target.profile.rates.dispatch + _kept(loop, rates) + rates.beyond_cache(kept, of_step)
-        return step + phases * (rates.seen if loop.meeting == FLOW else rates.meeting)
+        return step + phases * rates.seen
 
     def start_seconds(self, target: Target) -> float:
         """Estimate loading the weights that stay, and charge for workgroups that do not run at once: others wait for them."""
@@ -84,7 +84,7 @@ class GpuTiling(Tiling):
     def most_steps(self, target: Target) -> int:
         most, loop, problem = super().most_steps(target), self.loop, self.problem
         of_step = problem.loop.phases * problem.directions * problem.batch * loop.vector_bytes
-        return min(most, max(1, _MOST_FLOW_BYTES // of_step)) if loop.meeting == FLOW else most
+        return min(most, max(1, _MOST_FLOW_BYTES // of_step)) if loop.schedule == PERSISTENT else most
 
     def loops_once(self) -> int:
         """Bound the loops over kept weights, over the rows of a group, and of waiting in a whole dispatch."""
@@ -101,7 +101,7 @@ class GpuTiling(Tiling):
             streamed = loops(max(0, loop.streamed_loads // loop.stream_loads - 1))
         if loop.schedule == SEQUENCE:
             return loops_of_phases(loop, [loops(loop.turns, streamed)] * phases)
-        fetch = 1 if loop.meeting == FLOW else 0  # the fetching loop checks after its body; waiting is bounded separately
+        fetch = 1 if loop.schedule == PERSISTENT else 0  # the polling loop checks after its body; waiting is bounded separately
         tiles = loops(loop.tiles_of_group, fetch + streamed)
         step = 1 + (1 if loop.schedule == STEPPED else phases) * (tiles + loops(0)) + loops(0)
         clear = ceil_div(loop.tiles_of_group * loop.rows, loop.column_groups)
@@ -182,15 +182,15 @@ def _exchanging(target: Target, tiling: GpuTiling) -> TimedDispatches:
     is_persistent, phases, directions = loop.schedule == PERSISTENT, problem.loop.phases, problem.directions
     push, run = push_constants(tiling), _runner(tiling)
     project = projected(tiling, push)
-    kernel = f"{loop.kernel}_{loop.meeting or STEPPED}{'_coherent' if loop.coherent_flow else ''}"
+    kernel = f"{loop.kernel}_{'flow' if is_persistent else STEPPED}{'_coherent' if loop.coherent_flow else ''}"
     blocks, written = (*_STEP_BLOCKS, *["Meeting"] * is_persistent), (STATE, *[MEETING] * is_persistent)
     in_dispatch = 1 if is_persistent else phases  # how many phases have a dispatch of their own
     of_dispatch, last_slot = tiling.step_seconds(target) / in_dispatch, 0
 
     def begin(first: int, last: int, last_slot: int, gates_step: int) -> Dispatch:
-        vecs = max(directions * problem.batch * loop.vector_bytes // 16, directions * loop.tiles)
-        slots = phases * (last - first if loop.meeting == FLOW else 1)
-        return run("gpu/begin", _BEGIN_BLOCKS, (STATE, MEETING), (_groups(vecs), min(slots, _MOST_SLOT_GROUPS), 1),
+        vecs = directions * problem.batch * loop.vector_bytes // 16
+        slots = phases * (last - first if is_persistent else 1)
+        return run("gpu/begin", _BEGIN_BLOCKS, (STATE,), (_groups(vecs), min(slots, _MOST_SLOT_GROUPS), 1),
                    push | place(first, last, 0, gates_step, last_slot))
 
     yield begin(0, min(loop.chunk_steps, most, steps), 0, 0), None
