@@ -1,1 +1,0 @@
-"""onnxruntime's own Python tests, on onnxruntime and on vkdml.onnx: see __main__.py."""

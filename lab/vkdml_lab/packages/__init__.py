@@ -1,1 +1,0 @@
-"""Public packages with recurrent ONNX models, on onnxruntime and on vkdml.onnx: see __main__.py."""
