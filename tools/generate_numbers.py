@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vkdml.laboratory import ACTIVATIONS, CELLS, ELEMENT_TYPES, PRIVATE_ARRAYS
+from vkdml_lab.internals import ACTIVATIONS, CELLS, ELEMENT_TYPES, PRIVATE_ARRAYS
 
 NUMBERS = Path(__file__).resolve().parent.parent / "shaders" / "common" / "numbers.glsl"
 

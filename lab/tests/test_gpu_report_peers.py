@@ -3,12 +3,12 @@
 import pytest
 
 from lab.tests.bench.support import TINY, misbehaving
-from vkdml.laboratory import select_device
 from vkdml_lab.bench.cases import Case
 from vkdml_lab.bench.measure import WRONG, Result
 from vkdml_lab.bench.peers import OURS, Peer, peers
 from vkdml_lab.gpu_report import peers as part
 from vkdml_lab.gpu_report.steps import Job
+from vkdml_lab.internals import select_device
 
 COLUMNS = ["problem", "T", "B", "I", "H", "cell", "type", "library", "way", "seconds", "right"]
 

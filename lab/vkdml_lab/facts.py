@@ -7,7 +7,7 @@ from ctypes import Structure, byref, c_char, c_char_p, c_uint32, c_void_p
 from typing import Any
 
 from vkdml import DeviceInfo
-from vkdml.laboratory import queries, structures, system
+from vkdml_lab.internals import queries, structures, system
 
 # VkMemoryPropertyFlagBits and VkQueueFlagBits, from the lowest bit on
 _MEMORY = ("DEVICE_LOCAL", "HOST_VISIBLE", "HOST_COHERENT", "HOST_CACHED", "LAZILY_ALLOCATED", "PROTECTED", "DEVICE_COHERENT",

@@ -30,7 +30,7 @@ CONTROL = """
 import numpy as np
 from vkdml_lab.suite.support import SCHEDULES, Case, gru_desc, random_arrays, run_on_device
 from vkdml import Device
-from vkdml.laboratory import without_barriers
+from vkdml_lab.internals import without_barriers
 desc = gru_desc(5, 3, 6, 9)
 with without_barriers():
     run_on_device(Device(), Case(desc, None, random_arrays(desc, np.random.default_rng(0))), SCHEDULES["projected"])
@@ -44,7 +44,7 @@ from vkdml_lab.suite.test_gpu_kernels import CASES, WAYS
 from vkdml_lab.suite.support import run_on_device
 from tools.compile_shaders import SHADERS, mistaken
 from vkdml import Device
-from vkdml.laboratory import with_kernel
+from vkdml_lab.internals import with_kernel
 kernel, file, old, new, way, case = sys.argv[1:]
 assert (SHADERS / file).read_text().count(old) == 1
 with tempfile.TemporaryDirectory() as directory:

@@ -13,9 +13,9 @@ import pytest
 
 import vkdml
 from lab.tests.dxdispatch.support import SAMPLE, one_operator, relu, zeros
-from vkdml.laboratory import read_npy
 from vkdml_lab.dxdispatch import load
 from vkdml_lab.dxdispatch.reader import parse
+from vkdml_lab.internals import read_npy
 
 A_BATCH = 100
 VALUES: tuple = (None, True, 0, 1, -1, 3, 2**31, 2**32, 2**64, 10**30, 1.5, 1e39, "nan", "", "x", "FLOAT16", "UINT32", "UNKNOWN", "ACTIVATION_RELU",

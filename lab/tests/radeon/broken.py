@@ -13,7 +13,7 @@ from typing import Any
 
 from vkdml import Device, Options, VerificationError
 from vkdml.errors import VkdmlError
-from vkdml.laboratory import (
+from vkdml_lab.internals import (
     ELEMENT_TYPES,
     FLOAT32,
     FLOAT64,

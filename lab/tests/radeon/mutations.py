@@ -15,7 +15,7 @@ import numpy as np
 
 from vkdml import Device, Options
 from vkdml.errors import VkdmlError
-from vkdml.laboratory import FLOAT32, GRU
+from vkdml_lab.internals import FLOAT32, GRU
 from vkdml_lab.radeon import process
 from vkdml_lab.radeon.instructions import COMPARING, NAMES, NUMBERS, VECTOR
 from vkdml_lab.radeon.structures import FLAGS, Instruction

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from vkdml import Device, Options
-from vkdml.laboratory import (
+from vkdml_lab.internals import (
     FLOAT32,
     GRU,
     LSTM,

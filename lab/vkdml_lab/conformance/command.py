@@ -13,12 +13,12 @@ from contextlib import closing
 from pathlib import Path
 
 from vkdml import DeviceInfo, InvalidArgumentError
-from vkdml.laboratory import DEVICE
 from vkdml_lab import reports
 from vkdml_lab.conformance import report, suite
 from vkdml_lab.conformance.failures import first_line
 from vkdml_lab.conformance.results import Progress
 from vkdml_lab.conformance.suite import Chosen, Run
+from vkdml_lab.internals import DEVICE
 
 
 def add(command: argparse.ArgumentParser) -> None:

@@ -7,10 +7,10 @@ import tempfile
 from pathlib import Path
 
 from vkdml import InvalidArgumentError
-from vkdml.laboratory import DEVICE, select_device
 from vkdml_lab.conformance import failures, suite
 from vkdml_lab.conformance.command import whole_seed
 from vkdml_lab.conformance.suite import Chosen
+from vkdml_lab.internals import DEVICE, select_device
 
 
 def add(command: argparse.ArgumentParser) -> None:

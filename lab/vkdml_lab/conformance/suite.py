@@ -33,7 +33,7 @@ _MACHINE = """
 import json, platform
 from dataclasses import asdict
 import numpy, onnx, onnxruntime, vkdml
-from vkdml.laboratory import KP_VERSION, devices
+from vkdml_lab.internals import KP_VERSION, devices
 from vkdml_lab.facts import loader
 packages = {package.__name__: package.__version__ for package in (vkdml, numpy, onnx, onnxruntime)}
 print(json.dumps({"devices": [asdict(info) for info in devices.enumerate_devices()], "software": {

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from tqdm import tqdm
 
 from vkdml import Device, InvalidArgumentError
-from vkdml.laboratory import add_common, count, existing_file, print_json
 from vkdml_lab import dxdispatch
+from vkdml_lab.internals import add_common, count, existing_file, print_json
 
 # DxDispatch's names of its commands, by the type of their results
 _COMMANDS = {dxdispatch.Dispatched: "dispatch", dxdispatch.Printed: "print", dxdispatch.Written: "writeFile"}

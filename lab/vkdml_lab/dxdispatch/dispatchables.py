@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from vkdml import DML_EXECUTION_FLAGS, DML_GRAPH_DESC, DML_TENSOR_DESC, DML_TENSOR_FLAGS, CommandRecorder, Device, Operator
-from vkdml.laboratory import (
+from vkdml_lab.internals import (
     CELLS,
     ITEMSIZES,
     CheckedOperator,

@@ -24,7 +24,7 @@ import numpy as np
 
 from vkdml import Device, InvalidArgumentError
 from vkdml.errors import shown
-from vkdml.laboratory import Tensor, files, round_up
+from vkdml_lab.internals import Tensor, files, round_up
 
 from .dispatchables import Checked, GraphDispatchable, OperatorDispatchable, ReadyOperator, dispatchables
 from .model_resources import UNKNOWN, Budget, Folder, Resource, refuse_images, resource

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from vkdml import DML_TENSOR_DATA_TYPE, InvalidArgumentError
-from vkdml.laboratory import MAX_TENSOR_BYTES, files, read_npy, round_up
+from vkdml_lab.internals import MAX_TENSOR_BYTES, files, read_npy, round_up
 
 from .reader import data_type, either, integer, list_of, members, number, refusal, show, text
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from vkdml import InvalidArgumentError
-from vkdml.laboratory import ACTIVATIONS, OPERATOR_TYPES, descs, device_descs
+from vkdml_lab.internals import ACTIVATIONS, OPERATOR_TYPES, descs, device_descs
 
 Reader = Callable[[str, Any], Any]
 

@@ -19,9 +19,9 @@ from unittest.mock import patch
 import numpy as np
 
 from tools import compile_shaders
-from vkdml.laboratory import Kernel, Submission, kernels, of_spirv, select_device
 from vkdml_lab import ROOT
 from vkdml_lab.conformance.command import on_device as conformance_on
+from vkdml_lab.internals import Kernel, Submission, kernels, of_spirv, select_device
 from vkdml_lab.suite import support
 
 _FAULT = "VKDML_TOOLS_FAULT"  # of the suite's process

@@ -13,8 +13,8 @@ from onnx import parser
 import vkdml
 import vkdml.pydirectml as dml
 import vkdml_lab.dxdispatch
-from vkdml.laboratory import SCHEDULES, Schedule
 from vkdml.onnx import InferenceSession
+from vkdml_lab.internals import SCHEDULES, Schedule
 
 Run = Callable[[], list[np.ndarray]]
 

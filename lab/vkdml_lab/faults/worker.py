@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 import vkdml
-from vkdml.laboratory import as_in_a_new_process, with_timeout
 from vkdml_lab.faults.layer import NONE, Fault, Layer
 from vkdml_lab.faults.scenarios import NAME_A_DEVICE, SCENARIOS
+from vkdml_lab.internals import as_in_a_new_process, with_timeout
 from vkdml_lab.processes import serve
 
 OUT_OF_MEMORY, LOST, TIMEOUT = (-1, -2), -4, 2  # VkResults

@@ -21,11 +21,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from vkdml.laboratory import Problem
 from vkdml.operators import reference
 from vkdml.operators.activations import ParametrizedActivation
 from vkdml.operators.element_types import ElementType
 from vkdml.operators.header.descs import DML_OPERATOR_TYPE
+from vkdml_lab.internals import Problem
 
 COPIES = 8
 MARGIN = 4.0

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 import vkdml
-from vkdml.laboratory import Problem, Submission
 from vkdml_lab.fuzz.breaking import Argument
 from vkdml_lab.fuzz.calls import Call, Operator
+from vkdml_lab.internals import Problem, Submission
 
 Arrays = dict[str, np.ndarray]
 

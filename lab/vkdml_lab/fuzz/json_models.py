@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 
-from vkdml.laboratory import descs
+from vkdml_lab.internals import descs
 
 
 def short(value):

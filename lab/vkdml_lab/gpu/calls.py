@@ -20,11 +20,11 @@ from unittest.mock import patch
 import numpy as np
 from tabulate import tabulate
 
-from vkdml.laboratory import devices
 from vkdml_lab.faults.layer import NONE, Layer, build
 from vkdml_lab.gpu.compiler import as_of_a_real_one
 from vkdml_lab.gpu.drivers import FETCHED, Driver, driver
 from vkdml_lab.gpu.gpus import DESKTOP, GPUS, Gpu
+from vkdml_lab.internals import devices
 
 CHECKED = ("rx7900xtx", "rtx3090", "arc-a770", "tgl")  # three with memory of their own, and one that shares the processor's
 STEPS, HIDDEN, LAYERS = 100, 256, 3
@@ -105,7 +105,7 @@ BOUNDS = {
     "layer": {"barriers": 12, "copies": 4, "copied bytes": (2 * STEPS + 1) * _STATE + _SLACK},  # x, y and the last h
     "module": {"barriers": 14, "copies": 5, "copied bytes": (2 * STEPS + 2) * _STATE + _SLACK},  # and the last c
     "stack": {"barriers": 24, "copies": 2 + LAYERS, "copied bytes": 2 * STEPS * _STATE + _SLACK},
-    "stream": {"barriers": 12, "copies": 3, "copied bytes": 2 * _STATE + _SLACK},  # y and the state; small inputs are not copied
+    "stream": {"barriers": 12, "copies": 3, "copied bytes": 2 * _STATE + _SLACK},  # y, the state; no small inputs
     "download": {"barriers": 2, "copies": 1, "copied bytes": STEPS * _STATE, "vkBeginCommandBuffer": 1},
 }
 _OF_ALL = {"submissions": 1, "waits": 1}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from vkdml.laboratory import (
+from vkdml_lab.bench import cases as bench
+from vkdml_lab.internals import (
     ELEMENT_TYPES,
     GRU,
     LSTM,
@@ -17,7 +18,6 @@ from vkdml.laboratory import (
     from_desc,
     types_of,
 )
-from vkdml_lab.bench import cases as bench
 from vkdml_lab.suite.support import make_desc
 
 _CELLS = {"gru": GRU, "lstm": LSTM, "rnn": RNN}

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from vkdml import DeviceInfo
-from vkdml.laboratory import Dispatch, load_kernel
 from vkdml_lab.gpu.assembly import parse
 from vkdml_lab.gpu.drivers import driver
 from vkdml_lab.gpu.gpus import DESKTOP, INTEGRATED, MOBILE, Gpu
 from vkdml_lab.gpu.loops import Loop, loops
+from vkdml_lab.internals import Dispatch, load_kernel
 
 SOURCE = Path(__file__).with_name("pipelines.c")
 _ENUMERATE = """

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from vkdml.laboratory import Problem
 from vkdml_lab.gpu import times
 from vkdml_lab.gpu.cases import PROJECTION, AnyCase, Case
 from vkdml_lab.gpu.gpus import DESKTOP
@@ -14,6 +13,7 @@ from vkdml_lab.gpu.measure import ATOMICS, DEFAULT, PERSISTENT, SCRATCH_ACCESSES
 from vkdml_lab.gpu.model import Estimate
 from vkdml_lab.gpu.sharing import GATES, STORES, WORDS
 from vkdml_lab.gpu.steps import LoopStep
+from vkdml_lab.internals import Problem
 
 _LEAST_UNDER_WAY = 8  # loads of 16 bytes
 _WITHOUT_16_BITS = "adreno618"  # the one GPU here whose driver has no 16-bit storage

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from vkdml.laboratory import Run, Trial, ceil_div, plan, random_memory
 from vkdml_lab.gpu.assembly import BESIDE, BRANCH, CONSTANT, LOAD, SHARED, SHARED_STORE, STORE, Instruction, parse
 from vkdml_lab.gpu.cases import Case
 from vkdml_lab.gpu.compiler import Compiler, as_of_a_real_one
@@ -29,6 +28,7 @@ from vkdml_lab.gpu.gpus import GPUS
 from vkdml_lab.gpu.loops import Loop, loops, of_products
 from vkdml_lab.gpu.measure import FORCED, PERSISTENT, SEQUENCE, Part, parts
 from vkdml_lab.gpu.model import LATENCY
+from vkdml_lab.internals import Run, Trial, ceil_div, plan, random_memory
 from vkdml_lab.radeon import decoder, process
 from vkdml_lab.radeon.instructions import NAMES
 from vkdml_lab.reports import table

@@ -15,7 +15,9 @@ from itertools import product
 import numpy as np
 
 from vkdml import Device, DriverError, InvalidArgumentError, Options
-from vkdml.laboratory import (
+from vkdml_lab.gpu.calls import CALLS
+from vkdml_lab.gpu.measure import FORCED, STEPPED
+from vkdml_lab.internals import (
     ELEMENT_TYPES,
     FLOAT32,
     FLOAT64,
@@ -26,8 +28,6 @@ from vkdml.laboratory import (
     without_barriers,
     without_float64_check,
 )
-from vkdml_lab.gpu.calls import CALLS
-from vkdml_lab.gpu.measure import FORCED, STEPPED
 from vkdml_lab.suite.support import CELLS, Case, make_desc, random_arrays, run_on_device
 
 _SMALL, _LARGE = (5, 3, 6, 20), (4, 9, 40, 300)  # T, B, I, H; the large one has more weights than stay on a core

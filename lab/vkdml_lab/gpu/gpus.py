@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vkdml.laboratory import GPUS as FIGURES
-from vkdml.laboratory import GpuRates
+from vkdml_lab.internals import GPUS as FIGURES
+from vkdml_lab.internals import GpuRates
 
 DESKTOP, INTEGRATED, MOBILE = "desktop", "integrated", "mobile"
 

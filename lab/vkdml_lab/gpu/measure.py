@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from vkdml import DeviceInfo, Options, VkdmlError
-from vkdml.laboratory import Dispatch, Target, ceil_div, plan, plan_plain, plans_of_first_call, tilings, time_loop
 from vkdml_lab.gpu.cases import AnyCase, Case, PlainCase
 from vkdml_lab.gpu.compiler import Compiler, Pipeline
 from vkdml_lab.gpu.gpus import Gpu
@@ -15,6 +14,7 @@ from vkdml_lab.gpu.loops import Loop, of_products
 from vkdml_lab.gpu.model import Estimate, estimate
 from vkdml_lab.gpu.sharing import GATES, MEMORY, atomics_of_elements, loads_before_waiting, scratch_accesses, shared
 from vkdml_lab.gpu.steps import LoopStep, step_of
+from vkdml_lab.internals import Dispatch, Target, ceil_div, plan, plan_plain, plans_of_first_call, tilings, time_loop
 
 DEFAULT, PERSISTENT, STEPPED, SEQUENCE, TRIED = "default", "persistent", "stepped", "sequence", "tried"
 FORCED = {

@@ -20,7 +20,7 @@ from vkdml_lab.reports import table
 
 _ASK = """
 import json
-from vkdml.laboratory import select_device
+from vkdml_lab.internals import select_device
 from vkdml_lab.facts import device_facts, memory_types, queue_families
 info = select_device(0)
 print(json.dumps([memory_types(info), queue_families(info), device_facts(info)]))

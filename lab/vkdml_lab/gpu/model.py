@@ -11,12 +11,12 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from vkdml.laboratory import ceil_div, round_up
 from vkdml_lab.gpu.assembly import BESIDE, BRANCH, CONSTANT, LOAD, QUICK, SHARED, Instruction
 from vkdml_lab.gpu.compiler import Pipeline
 from vkdml_lab.gpu.gpus import Gpu
 from vkdml_lab.gpu.loops import Loop, hottest, of_products
 from vkdml_lab.gpu.steps import DISPATCH_SECONDS, LoopStep, Share
+from vkdml_lab.internals import ceil_div, round_up
 
 LATENCY = {LOAD: 500, CONSTANT: 200, SHARED: 40, QUICK: 40}  # cycles until a load's result is there
 _ISSUED_BESIDE = (BESIDE, BRANCH, CONSTANT)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from math import ceil, prod
 from typing import NamedTuple
 
-from vkdml.laboratory import CELLS, Dispatch, ceil_div
 from vkdml_lab.gpu.assembly import FINISHING, SUMMING
+from vkdml_lab.internals import CELLS, Dispatch, ceil_div
 
 DISPATCH_SECONDS = 5e-6  # cost of a dispatch that waits for the one before it
 _CELLS = {cell.kernel for cell in CELLS.values()}

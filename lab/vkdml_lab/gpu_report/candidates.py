@@ -10,8 +10,13 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from vkdml import Options, laboratory
-from vkdml.laboratory import (
+from vkdml import Options
+from vkdml_lab import internals
+from vkdml_lab.bench import candidates
+from vkdml_lab.gpu.cases import Case
+from vkdml_lab.gpu_report.problems import CANDIDATES, QUICK_CANDIDATES, QUICK_SAMPLES, SAMPLES, about
+from vkdml_lab.gpu_report.steps import Job, Row, Step
+from vkdml_lab.internals import (
     ON,
     Gpu,
     Target,
@@ -23,10 +28,6 @@ from vkdml.laboratory import (
     open_device,
     select_device,
 )
-from vkdml_lab.bench import candidates
-from vkdml_lab.gpu.cases import Case
-from vkdml_lab.gpu_report.problems import CANDIDATES, QUICK_CANDIDATES, QUICK_SAMPLES, SAMPLES, about
-from vkdml_lab.gpu_report.steps import Job, Row, Step
 
 MOST, QUICK_MOST = 24, 3
 NOTES = """The model's best candidates, and its best of each schedule, take turns; times are medians. `choice` says which the
@@ -76,7 +77,7 @@ def measure(gpu: Gpu, tuner: Tuner, case: Case, most: int, samples: int) -> list
 
 def worth_trying(target: Target, most: int) -> list[Tiling]:
     """The `most` best candidates by the model, and the best of each way to order the steps."""
-    tilings = laboratory.tilings(target)
+    tilings = internals.tilings(target)
     return tilings[:most] + [tiling for tiling in best_of_each_schedule(tilings) if tiling not in tilings[:most]]
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from vkdml import DeviceInfo
-from vkdml.laboratory import gpu_rates, profile, select_device
 from vkdml_lab.bench import ceilings
 from vkdml_lab.gpu_report.steps import Job, Row, Step
+from vkdml_lab.internals import gpu_rates, profile, select_device
 
 NOTES = """Multiply-adds count as two operations. Rates are the best of all numbers of workgroups tried: of reads, the largest
 buffer's for memory, and the fastest for the cache. A submission is of one empty dispatch, with the wait for its end; a dispatch

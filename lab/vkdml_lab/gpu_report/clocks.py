@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vkdml import DriverError, Options
-from vkdml.laboratory import Run, Target, Trial, best, open_device, plan_of, select_device
 from vkdml_lab.bench.runner import warm_up
 from vkdml_lab.bench.trials import arrays
 from vkdml_lab.gpu.cases import Case
 from vkdml_lab.gpu_report.machine import UNKNOWN
 from vkdml_lab.gpu_report.steps import CLOCKS
+from vkdml_lab.internals import Run, Target, Trial, best, open_device, plan_of, select_device
 from vkdml_lab.reports import append
 
 CARDS = Path("/sys/class/drm")

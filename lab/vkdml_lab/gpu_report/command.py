@@ -7,7 +7,7 @@ import math
 from contextlib import suppress
 from pathlib import Path
 
-from vkdml.laboratory import DEVICE
+from vkdml_lab.internals import DEVICE
 
 
 def add(command: argparse.ArgumentParser) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from functools import partial
 
-from vkdml.laboratory import select_device
 from vkdml_lab.conformance.command import on_device
 from vkdml_lab.conformance.suite import FOLDER, SUITE
 from vkdml_lab.gpu_report.steps import Job, Row, Step
+from vkdml_lab.internals import select_device
 
 LITTLE = ["suite/test_reference.py", "-m", "not thorough", "-k", "test_schedule and GRU"]
 FIRST = "a minute of each kind"

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 import vkdml
-from vkdml.laboratory import GPUS, PROFILES, DeviceProfile, gpu_rates, select_device
 from vkdml_lab.facts import device_facts, memory_types, queue_families
 from vkdml_lab.gpu_report import machine
 from vkdml_lab.gpu_report.steps import Job, Row, Step
+from vkdml_lab.internals import GPUS, PROFILES, DeviceProfile, gpu_rates, select_device
 
 UNKNOWN = "unknown"
 PLANNED, MACHINE, FEATURES = "What the planner takes it for", "Machine", "What kernels may use"

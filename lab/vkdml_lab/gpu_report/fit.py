@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from vkdml import DeviceInfo, InvalidArgumentError
-from vkdml.laboratory import PROFILES, GpuRates, Rates, Target, Tiling, best, profile
 from vkdml_lab.gpu.cases import Case
 from vkdml_lab.gpu_report.devices import UNKNOWN, figures_of
 from vkdml_lab.gpu_report.problems import WAYS
+from vkdml_lab.internals import PROFILES, GpuRates, Rates, Target, Tiling, best, profile
 
 # Where times do not tell two figures apart, the one that comes first here is fitted
 FIGURES = {"seen": "until another workgroup sees a word", "dispatch": "a dispatch",

@@ -7,7 +7,7 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from vkdml.laboratory import KP_VERSION
+from vkdml_lab.internals import KP_VERSION
 
 # Those that change what a driver does, or which one there is
 VARIABLES = (

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from statistics import median
 
 from vkdml import DeviceInfo
-from vkdml.laboratory import PERSISTENT
 from vkdml_lab.gpu_report.beside import brief
 from vkdml_lab.gpu_report.fit import fit
 from vkdml_lab.gpu_report.problems import WAYS
 from vkdml_lab.gpu_report.steps import Row
+from vkdml_lab.internals import PERSISTENT
 
 
 def sentences(info: DeviceInfo, schedules: Sequence[Row]) -> list[str]:

@@ -8,13 +8,13 @@ from dataclasses import replace
 from functools import partial
 
 import vkdml
-from vkdml.laboratory import select_device
 from vkdml_lab.bench import shapes
 from vkdml_lab.bench.cases import Case
 from vkdml_lab.bench.measure import WAYS, WRONG, Result, measure
 from vkdml_lab.bench.peers import OURS, Peer, peers
 from vkdml_lab.bench.processes import Process, open_all
 from vkdml_lab.gpu_report.steps import Job, Row, Step
+from vkdml_lab.internals import select_device
 
 CPU = "onnxruntime-cpu"
 ON_GPU = ("torch-gpu", "onnxruntime-webgpu", "openvino-gpu")

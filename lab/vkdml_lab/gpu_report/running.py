@@ -18,13 +18,13 @@ from tqdm import tqdm
 
 import vkdml
 from vkdml import DeviceInfo, InvalidArgumentError
-from vkdml.laboratory import select_device
 from vkdml_lab import ROOT
 from vkdml_lab.bench.processes import environment as without_layers
 from vkdml_lab.gpu_report import first_page, sending
 from vkdml_lab.gpu_report.found import FAILED, Found
 from vkdml_lab.gpu_report.parts import TURNS, Turn
 from vkdml_lab.gpu_report.steps import LOG, RESULTS, STOPPED, Log, lines, write_tables
+from vkdml_lab.internals import select_device
 from vkdml_lab.processes import supervise
 from vkdml_lab.reports import append, write
 

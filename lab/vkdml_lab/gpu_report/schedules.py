@@ -11,7 +11,11 @@ from functools import partial
 import numpy as np
 
 from vkdml import DriverError, InvalidArgumentError, Options, reference
-from vkdml.laboratory import (
+from vkdml_lab.bench.trials import arrays, seconds
+from vkdml_lab.gpu.cases import Case
+from vkdml_lab.gpu_report.problems import FIVE, OTHERS, QUICK, QUICK_SAMPLES, SAMPLES, WAYS, about
+from vkdml_lab.gpu_report.steps import Job, Row, Step
+from vkdml_lab.internals import (
     GRU,
     LSTM,
     PERSISTENT,
@@ -30,10 +34,6 @@ from vkdml.laboratory import (
     select_device,
     workgroups_meet,
 )
-from vkdml_lab.bench.trials import arrays, seconds
-from vkdml_lab.gpu.cases import Case
-from vkdml_lab.gpu_report.problems import FIVE, OTHERS, QUICK, QUICK_SAMPLES, SAMPLES, WAYS, about
-from vkdml_lab.gpu_report.steps import Job, Row, Step
 from vkdml_lab.suite.recording import largest_errors
 from vkdml_lab.suite.support import DTYPES, TOLERANCES
 

@@ -10,11 +10,11 @@ from itertools import count, islice
 from pathlib import Path
 
 from tools import compile_shaders
-from vkdml.laboratory import PERSISTENT, SEQUENCE, STEPPED, Problem, Schedule
 from vkdml_lab.hostile import modes, tasks
 from vkdml_lab.hostile.arithmetic import Arithmetic
 from vkdml_lab.hostile.modes import Edits
 from vkdml_lab.hostile.tasks import Task
+from vkdml_lab.internals import PERSISTENT, SEQUENCE, STEPPED, Problem, Schedule
 
 _TRIES = 32  # tasks that have the kernel
 _LARGE = 100  # units

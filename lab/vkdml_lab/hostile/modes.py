@@ -13,12 +13,12 @@ from unittest.mock import patch
 
 import numpy as np
 
-from vkdml.laboratory import PERSISTENT, MovedProblem, PlainProblem, Plan, Problem, self_test
 from vkdml_lab.hostile import arithmetic, tasks
 from vkdml_lab.hostile.arithmetic import Arithmetic
 from vkdml_lab.hostile.machine import ALL, Behaviour
 from vkdml_lab.hostile.running import Device, Outcome
 from vkdml_lab.hostile.tasks import Task
+from vkdml_lab.internals import PERSISTENT, MovedProblem, PlainProblem, Plan, Problem, self_test
 
 Edits = Mapping[str, bytes]  # SPIR-V instead of what is shipped, by kernel
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from vkdml.laboratory import STATE, Dispatch, PlainProblem, Plan, Problem, load_kernel, of_spirv
 from vkdml_lab.hostile.lanes import DTYPES
 from vkdml_lab.hostile.machine import ALL, Behaviour, Machine
 from vkdml_lab.hostile.memory import Buffer, Memory
@@ -17,6 +16,7 @@ from vkdml_lab.hostile.modules import Decoration, Module, Storage, Type
 from vkdml_lab.hostile.ordering import BUFFERS, SHARED, Accesses, Order
 from vkdml_lab.hostile.translating import Translation, translate
 from vkdml_lab.hostile.weak import Clock, WeakMemory
+from vkdml_lab.internals import STATE, Dispatch, PlainProblem, Plan, Problem, load_kernel, of_spirv
 
 # Where parts wait for each other, the buffers whose words are flags by themselves: each is looked at until it is there, and
 # nothing else follows from it. No fence orders them, so what the model calls races is declared here.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vkdml import InvalidArgumentError, Options
-from vkdml.laboratory import (
+from vkdml_lab.internals import (
     ACTIVATIONS,
     PLAIN_PROBLEMS,
     SCHEDULES,

@@ -11,9 +11,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from vkdml.laboratory import ACTIVATIONS as ROWS
-from vkdml.laboratory import ElementType
 from vkdml_lab.bench.nodes import ABSENT, ACTIVATIONS, GATES, INPUTS, Node
+from vkdml_lab.internals import ACTIVATIONS as ROWS
+from vkdml_lab.internals import ElementType
 from vkdml_lab.suite import support
 
 Named = tuple[str, Node]

@@ -17,8 +17,8 @@ from unittest.mock import patch
 import numpy as np
 
 from vkdml import reference
-from vkdml.laboratory import Problem
 from vkdml_lab.bench.nodes import ACTIVATIONS, Node
+from vkdml_lab.internals import Problem
 from vkdml_lab.suite.support import TOLERANCES
 from vkdml_lab.targets.corpora import NAMED
 

@@ -15,11 +15,11 @@ from typing import Any
 from tqdm import tqdm
 
 import vkdml
-from vkdml import laboratory
-from vkdml.laboratory import Gpu, Target, Tiling, Trial, from_desc, open_device, plan_of
+from vkdml_lab import internals
 from vkdml_lab.bench.adapters.ours import make_desc
 from vkdml_lab.bench.cases import CASES, Case
 from vkdml_lab.bench.trials import arrays, seconds
+from vkdml_lab.internals import Gpu, Target, Tiling, Trial, from_desc, open_device, plan_of
 from vkdml_lab.reports import as_json, table
 
 WORTH_TRYING = 3.0  # candidates that the model expects to be slower than this, over its choice, are left out
@@ -32,7 +32,7 @@ Row = dict[str, Any]
 
 def worth_trying(target: Target) -> list[Tiling]:
     """Candidates to measure, the model's choice first."""
-    tilings = laboratory.tilings(target)
+    tilings = internals.tilings(target)
     return [tiling for tiling in tilings if tiling.seconds(target) <= WORTH_TRYING * tilings[0].seconds(target)]
 
 

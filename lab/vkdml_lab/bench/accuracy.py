@@ -26,8 +26,8 @@ from matplotlib import pyplot as plt
 import vkdml
 import vkdml.pydirectml as dml
 from vkdml import reference
-from vkdml.laboratory import ACTIVATIONS, ELEMENT_TYPES, GRU, LSTM, RNN, Cell
 from vkdml_lab.bench.adapters.torch_nn import reorder
+from vkdml_lab.internals import ACTIVATIONS, ELEMENT_TYPES, GRU, LSTM, RNN, Cell
 from vkdml_lab.reports import document, table, write
 from vkdml_lab.suite.recording import ulp
 from vkdml_lab.suite.support import DTYPES

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from vkdml import Buffer, Device
-from vkdml.laboratory import KP_VERSION, Commands, Dispatch, Kernel, of_spirv, open_device
+from vkdml_lab.internals import KP_VERSION, Commands, Dispatch, Kernel, of_spirv, open_device
 from vkdml_lab.processes import UnavailableError
 
 SHADERS = Path(__file__).parent / "shaders"

@@ -17,13 +17,13 @@ from pathlib import Path
 from tqdm import tqdm
 
 from vkdml import DeviceInfo, DriverError
-from vkdml.laboratory import DEVICE
 from vkdml_lab.bench import first_result, report
 from vkdml_lab.bench.cases import CASES, GROWTH, Case
 from vkdml_lab.bench.growth import measure_growth
 from vkdml_lab.bench.measure import Result, measure
 from vkdml_lab.bench.peers import OURS, Peer, devices, peers
 from vkdml_lab.bench.processes import Process, open_all
+from vkdml_lab.internals import DEVICE
 from vkdml_lab.processes import WorkerError
 from vkdml_lab.reports import as_json
 

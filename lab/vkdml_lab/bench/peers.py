@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vkdml import Device, DeviceInfo
-from vkdml.laboratory import select_device
 from vkdml_lab import ROOT
 from vkdml_lab.bench.cases import Case
+from vkdml_lab.internals import select_device
 
 SWIFTSHADER = ROOT / ".vulkan" / "swiftshader_icd.json"
 OURS = "vkdml"

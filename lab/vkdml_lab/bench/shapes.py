@@ -23,8 +23,8 @@ from onnx import ModelProto, numpy_helper, parser
 from tqdm import tqdm
 
 import vkdml
-from vkdml.laboratory import open_device
 from vkdml.onnx import InferenceSession
+from vkdml_lab.internals import open_device
 from vkdml_lab.reports import as_json, table
 
 INPUTS = 32

@@ -32,12 +32,12 @@ from typing import Any
 from tqdm import tqdm
 
 from vkdml import DeviceInfo, DriverError
-from vkdml.laboratory import DEVICE, select_device
 from vkdml_lab.bench.cases import CASES, Case
 from vkdml_lab.bench.measure import Progress
 from vkdml_lab.bench.measure import measure as measure_steady
 from vkdml_lab.bench.peers import Peer
 from vkdml_lab.bench.processes import ROOT, Process
+from vkdml_lab.internals import DEVICE, select_device
 from vkdml_lab.processes import WorkerError
 from vkdml_lab.reports import as_json, table
 

@@ -1,0 +1,95 @@
+"""The internals of vkdml that this package uses. It imports public names from `vkdml`, and all other names from here.
+
+So there is one list to update when vkdml is rearranged.
+"""
+
+from __future__ import annotations
+
+import gc
+from contextlib import AbstractContextManager
+from unittest.mock import patch
+
+# Arguments and output of commands
+from vkdml.cli.common import DEVICE, add_common, count, existing_file, print_json, read_npy
+
+# Devices, kernels, recorded commands; plans tried on a problem's tensors; the tuner, and the folder of its choices
+from vkdml.engine.commands import Commands
+from vkdml.engine.trust import self_test
+from vkdml.engine.trust.choices import folder as folder_of_choices
+from vkdml.engine.trust.self_test import PLAIN_PROBLEMS, types_of
+from vkdml.engine.trust.trial import Meeting, Run, Trial, plans_of_test, random_memory, workgroups_meet
+from vkdml.engine.trust.tuner import ON, Tuner, likely
+from vkdml.engine.vulkan import driver, files, queries, structures, system
+from vkdml.engine.vulkan import gpu as devices
+from vkdml.engine.vulkan import spirv as kernels
+from vkdml.engine.vulkan.gpu import KP_VERSION, Gpu, Kernel, Submission, open_device, select_device
+from vkdml.engine.vulkan.spirv import load as load_kernel
+from vkdml.engine.vulkan.spirv import of_spirv
+from vkdml.engine.weights import Contents, Snapshot
+
+# Planning: a problem on a device has candidates (tilings), one of which becomes a plan, which is a list of dispatches
+from vkdml.faces import functional, sessions
+from vkdml.faces.directml.binding import Compiled, Dispatchable
+
+# Operators: the tables of cells, activations and element types, and checked problems
+from vkdml.operators.activations import BY_DESC as ACTIVATIONS
+from vkdml.operators.cells import BY_DESC as CELLS
+from vkdml.operators.cells import GRU, LSTM, RNN, Cell
+from vkdml.operators.checks import MAX_TENSOR_BYTES, OPERATOR_TYPES, CheckedOperator, Tensor, ceil_div, round_up
+from vkdml.operators.correctness import differences, with_sequence
+from vkdml.operators.element_types import ALL as ELEMENT_TYPES
+from vkdml.operators.element_types import FLOAT32, FLOAT64, ITEMSIZES, ElementType
+from vkdml.operators.graph_checks import check_graph, nodes_of
+from vkdml.operators.header import descs, device_descs
+from vkdml.operators.plain_problem import MovedProblem, PlainProblem
+from vkdml.operators.problem import Problem, from_desc
+from vkdml.operators.table import from_desc as from_any_desc
+from vkdml.planning import families
+from vkdml.planning.device_info import DeviceInfo
+from vkdml.planning.dispatches import Dispatch
+from vkdml.planning.gpus import GPUS, GpuRates
+from vkdml.planning.loop_dispatches import time_loop
+from vkdml.planning.options import PERSISTENT, SCHEDULES, SEQUENCE, STEPPED, Options, Schedule
+from vkdml.planning.plain import plan as plan_plain
+from vkdml.planning.plan import Plan, best, best_of_each_schedule, described, plan, plan_of, tilings
+from vkdml.planning.profiles import PRIVATE_ARRAYS, PROFILES, DeviceProfile, Rates, compute_units, gpu_rates, profile
+from vkdml.planning.tiling import STATE, Target, Tiling
+
+
+def as_in_a_new_process() -> None:
+    """Forget all open devices and sessions, as if the process had just started."""
+    functional.shared_session = sessions.Session()
+    sessions._devices.clear()
+    devices._open.clear()
+    gc.collect()
+
+
+def plans_of_first_call(problem: Problem, info: DeviceInfo) -> dict[str, list[Plan]]:
+    """List the plans that a first call compiles on an unknown GPU, by their purpose."""
+    target = Target(problem, info)
+    timed = likely(target)
+    sizes = dict.fromkeys(tiling.loop.subgroup_size for tiling in timed if tiling.loop.schedule == PERSISTENT)
+    return {"its plan": [plan(problem, info)],
+            "meetings": [one for size in sizes for one in plans_of_test(info, Meeting(problem.cell, size))],
+            "tuning": [plan_of(target, tiling) for tiling in timed]}
+
+
+def without_barriers() -> AbstractContextManager[object]:
+    """Record no barriers in this context, so that validation has something to find."""
+    return patch.object(devices.Submission, "barrier")
+
+
+def with_timeout(seconds: float) -> AbstractContextManager[object]:
+    """Treat devices that are opened in this context as lost when a submission takes this many seconds."""
+    return patch.object(driver, "TIMEOUT", seconds)
+
+
+def without_float64_check() -> AbstractContextManager[object]:
+    """Let devices that fail the self-test of float64 compute in it, in this context."""
+    return patch.object(self_test, "check_float64")
+
+
+def with_kernel(name: str, spirv: bytes) -> AbstractContextManager[object]:
+    """Replace the kernel of this name in this context. spirv: its code."""
+    load = kernels.load
+    return patch.object(kernels, "load", lambda asked: of_spirv(name, spirv) if asked == name else load(asked))
