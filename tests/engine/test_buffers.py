@@ -7,21 +7,22 @@ import numpy as np
 import pytest
 
 import vkdml
-from vkdml.engine.vulkan.buffers import Buffer, Range
+from vkdml.engine.vulkan.buffers import Buffer
+from vkdml.engine.vulkan.memory import COPIED, OWN, DeviceMemory, Range
 from vkdml_lab.suite.support import CELLS, SCHEDULES, check, options, random_case, run_on_device
 
 
 @pytest.fixture
 def garbage(monkeypatch):
     """Words of all ones, which are no numbers, in buffers that only kernels use."""
-    make = Buffer.__init__
+    make = DeviceMemory.__init__
 
-    def make_filled(self, gpu, size_in_bytes, has_copy=True, is_direct=False):
+    def make_filled(self, gpu, size_in_bytes, kind=COPIED):
         make(self, gpu, size_in_bytes)
-        if not has_copy:
+        if kind == OWN:
             self.upload(np.full(size_in_bytes // 4, 2**32 - 1, np.uint32))
 
-    monkeypatch.setattr(Buffer, "__init__", make_filled)
+    monkeypatch.setattr(DeviceMemory, "__init__", make_filled)
 
 
 @pytest.mark.family("garbage in internal buffers")

@@ -49,7 +49,7 @@ def test_its_memory_goes_at_once(device, memory):
     used = device.gpu.memory.used
     with device.create_buffer(2**20) as buffer:
         buffer.upload(ONE)
-        assert device.gpu.memory.used - used == device.gpu.bytes_of(2**20, True)
+        assert device.gpu.memory.used - used == device.gpu.bytes_of(2**20, "copied")
     assert device.gpu.memory.used == used
 
 
@@ -80,7 +80,7 @@ def test_what_was_recorded_is_refused(device, memory, case):
     del dispatch, recorder
     gc.collect()
     if memory == "device memory":  # else copies have nothing to do
-        assert device.gpu.memory.used - used >= device.gpu.bytes_of(heap.buffer.size_in_bytes, True)
+        assert device.gpu.memory.used - used >= device.gpu.bytes_of(heap.buffer.size_in_bytes, "copied")
     del copy, heap
     gc.collect()
     assert device.gpu.memory.used <= used

@@ -137,10 +137,10 @@ def test_small_inputs_are_not_copied(device, copied, monkeypatch, fails):
     expected = [vkdml.gru(x, w, r, initial_h=h, sequence_lens=lengths, device=device) for x in inputs]
     make = device.gpu.make_tensor
 
-    def failing(size, has_copy, is_direct=False):
-        if is_direct:
+    def failing(size, kind):
+        if kind == "direct":
             raise vkdml.OutOfMemoryError("made up")
-        return make(size, has_copy)
+        return make(size, kind)
 
     monkeypatch.setattr(device.gpu, "host_memory", False)
     device.gpu.store.clear()

@@ -7,6 +7,7 @@ import vkdml
 from vkdml.engine import weights
 from vkdml.engine.execution import Execution, Node
 from vkdml.engine.vulkan import gpu as low_level
+from vkdml.engine.vulkan.memory import DeviceMemory
 from vkdml.engine.vulkan.store import Recent
 from vkdml.engine.weights import Contents
 from vkdml.operators import reference
@@ -144,13 +145,13 @@ def test_weights_that_could_not_be_packed_are_packed_later(device, values, monke
     network = Execution(device.gpu, device.share, [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"])
     run(network, values)
 
-    def fail(self, array):
+    def fail(self, flat):
         raise vkdml.OutOfMemoryError
 
     for _ in range(2):
         values["w0"] = values["w0"] * np.float32(2)
         with monkeypatch.context() as failing:
-            failing.setattr(low_level.Buffer, "write", fail)
+            failing.setattr(DeviceMemory, "_put", fail)
             for _ in range(2):
                 with pytest.raises(vkdml.OutOfMemoryError):
                     run(network, values)
@@ -163,7 +164,7 @@ def test_steady_runs_make_nothing(device, values, monkeypatch):
     chain.prepare(values)
     for name in ("create_kernel", "create_submission"):
         monkeypatch.setattr(low_level.Gpu, name, lambda *_, **__: pytest.fail("made something"))
-    monkeypatch.setattr(low_level.Buffer, "__init__", lambda *_: pytest.fail("made a buffer"))
+    monkeypatch.setattr(DeviceMemory, "__init__", lambda *_: pytest.fail("made a buffer"))
     np.testing.assert_allclose(run(chain, values), two_layers(values), atol=1e-5)
 
 

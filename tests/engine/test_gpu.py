@@ -152,10 +152,10 @@ def test_an_internal_buffer_is_not_filled_on_the_host(device):
     size = 2**28
     own = size if device.info.driver == "SwiftShader driver" else 0  # it fills itself what it allocates
     used = run("import resource, vkdml\n"
-               "from vkdml.engine.vulkan.gpu import Buffer\n"
+               "from vkdml.engine.vulkan.memory import DeviceMemory\n"
                "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024\n"
                "gpu = vkdml.Device().gpu\nbefore = peak()\n"
-               f"buffer = Buffer(gpu, {size}, has_copy=False)\nprint(peak() - before)")
+               f"memory = DeviceMemory(gpu, {size}, 'own')\nprint(peak() - before)")
     assert int(used.stdout) < own + size / 16, used.stderr
 
 

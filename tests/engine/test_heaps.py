@@ -3,7 +3,7 @@
 import pytest
 
 from vkdml.engine import commands
-from vkdml.engine.vulkan import buffers
+from vkdml.engine.vulkan import buffers, memory
 from vkdml.engine.weights import Weights
 from vkdml_lab.suite import heaps
 from vkdml_lab.suite.support import random_numbers
@@ -20,10 +20,10 @@ def test_random_recordings(device, memory, seed):
 
 RIGHT = buffers.Buffer._mark_written
 MISTAKES = {  # what is left out, and what stands in its place
-    "places": (buffers, "_contents", lambda bound: bound.stamp),
+    "places": (memory, "contents_of", lambda bound: bound.stamp),
     "writes to parts": (buffers.Buffer, "_mark_written",
                         lambda buffer, offset=0, size=None: None if offset else RIGHT(buffer, offset, size)),
-    "stamps of dispatches": (buffers.Range, "_mark_computed", lambda part: None),
+    "stamps of dispatches": (memory.Range, "_mark_computed", lambda part: None),
     "what is written before": (commands.Commands, "_changes", lambda recording, steps: iter(())),
     "others in a resource": (Weights, "stamp", 0),
     "stamps of uploads": (buffers.Buffer, "_mark_uploaded", lambda buffer: None),

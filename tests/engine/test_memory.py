@@ -13,7 +13,7 @@ from tests.engine.ready import recorded, table_of
 from vkdml.engine import compiled as compiled_operators
 from vkdml.engine.execution import Execution, Node, Place
 from vkdml.engine.trust.trial import Run, Trial
-from vkdml.engine.vulkan.gpu import Buffer
+from vkdml.engine.vulkan.memory import DeviceMemory
 from vkdml.engine.vulkan.store import Lease, Memory, Store
 from vkdml.engine.vulkan.system import Lock
 from vkdml.operators.problem import from_desc
@@ -107,7 +107,7 @@ def test_a_device_tells_its_memory(device):
 def test_buffers_are_counted_until_they_are_gone(device, memory, budget):
     before, copies = budget.used, 1 if device.gpu.host_memory else 2
     buffers = [device.create_buffer(MIB), device.upload(np.zeros(MIB, np.uint8))]
-    internal = Buffer(device.gpu, MIB, has_copy=False)
+    internal = DeviceMemory(device.gpu, MIB, "own")
     assert budget.used == before + (2 * copies + 1) * MIB
     del internal
     buffers.pop()
@@ -135,7 +135,7 @@ def test_buffers_of_the_functions_make_room_for_those_of_callers(device, budget)
     kept = device.gpu.store.memory
     assert kept > 100_000
     with room(device, budget, 0):
-        buffer = device.create_buffer(kept // device.gpu.bytes_of(1, has_copy=True) // 4 * 4)
+        buffer = device.create_buffer(kept // device.gpu.bytes_of(1, "copied") // 4 * 4)
         assert budget.used <= device.memory_limit
         with pytest.raises(vkdml.InvalidArgumentError, match="GRU.*: memory: found"):
             vkdml.gru(*arrays, device=device)
@@ -206,11 +206,11 @@ def test_what_is_kept_makes_room_to_try_plans_out(device, memory, budget):
     problem = from_desc(gru_desc(40, 4, 16, 24))
     plan = compiled(device).plan
     gpu = device.gpu
-    needed = sum(gpu.bytes_of(problem.tensor(field).size_in_bytes, True) for field in (*problem.inputs, *problem.outputs)
+    needed = sum(gpu.bytes_of(problem.tensor(field).size_in_bytes, "copied") for field in (*problem.inputs, *problem.outputs)
                  if problem.has(field)) + sum(plan.internal.values())
     lease, size = Lease(gpu.store, lambda: None), needed // 64 * 4 + 4
     for number in range(16):
-        gpu.keep(("scratch", number), lambda: Buffer(gpu, size, has_copy=False), size, lease)
+        gpu.keep(("scratch", number), lambda: DeviceMemory(gpu, size, "own"), size, lease)
     with room(device, budget, 0):
         Run(Trial(gpu, problem), plan).execute()
 
@@ -230,7 +230,7 @@ def test_chunks_get_smaller_where_memory_is_short(device, memory, budget, monkey
     plain = compiled(device)
     expected = run(device, plain, arrays)
     inner = plain.memory()
-    tensors = sum(device.gpu.bytes_of(size, True) for size in inner.tensors.values())
+    tensors = sum(device.gpu.bytes_of(size, "copied") for size in inner.tensors.values())
     without_gates = tensors + inner.total - sum(inner.tensors.values()) - inner.temporary[GATES]
     for gates in (20_000, 5_000):
         operator = compiled(device)
@@ -370,4 +370,4 @@ def test_no_buffer_is_rounded_up_beyond_what_the_driver_allocates(device, monkey
     desc = vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC(tensor(12_500), tensor(12_500))
     node = Node(device.create_operator(desc).problem, {"InputTensor": "x", "OutputTensor": "y"})
     execution = Execution(device.gpu, device.share, [node], ["y"])
-    assert set(execution._placed().tensors.values()) == {Place(size, True, 1, True), Place(size, True, 2)}
+    assert set(execution._placed().tensors.values()) == {Place(size, "direct", 1), Place(size, "copied", 1)}

@@ -8,6 +8,7 @@ import pytest
 import vkdml
 from tests.engine.ready import Ready, recorded, table_of
 from vkdml.engine.vulkan import gpu as low_level
+from vkdml.engine.vulkan.buffers import Buffer
 from vkdml.operators import reference
 from vkdml.operators.problem import from_desc
 from vkdml_lab.suite.support import (
@@ -203,7 +204,7 @@ def test_devices_do_not_mix(device, case):
     for wrong in (lambda: recorder.record_upload(ready.outputs["OutputSingleTensor"]),
                   lambda: recorder.record_readback(ready.outputs["OutputSingleTensor"]),
                   lambda: recorder.record_dispatch(ready.compiled, ready.table),
-                  lambda: ready.table.bind_inputs([low_level.Buffer(other, 360), *ready.inputs()[1:]])):
+                  lambda: ready.table.bind_inputs([Buffer(other, 360), *ready.inputs()[1:]])):
         with pytest.raises(vkdml.InvalidArgumentError, match="the (recorder|operator)'s device"):
             wrong()
     check(case, ready.results())

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from vkdml.engine.vulkan import gpu
-from vkdml.engine.vulkan.gpu import Buffer, Kernel, Submission
+from vkdml.engine.vulkan.gpu import Kernel, Submission
+from vkdml.engine.vulkan.memory import DeviceMemory
 from vkdml.planning.device_info import DeviceInfo
 
 _REPLAY = Path(__file__).with_name("replay.py")
@@ -55,9 +56,9 @@ class Dump:
         if self._is_done:
             return
         self._ran = ran
-        self._buffers: dict[Buffer, dict[str, Any]] = {}
-        self._written: dict[Buffer, bytes] = {}
-        self._sent: set[Buffer] = set()  # uploaded since the last submission with a dispatch
+        self._buffers: dict[DeviceMemory, dict[str, Any]] = {}
+        self._written: dict[DeviceMemory, bytes] = {}
+        self._sent: set[DeviceMemory] = set()  # uploaded since the last submission with a dispatch
         self._kernels: dict[bytes, int] = {}
         self._content: dict[str, Any] = {"kernels": [], "buffers": [], "submissions": [], "expected": []}
         self._operations: dict[Submission, list[dict[str, Any]]] = {}
@@ -133,7 +134,7 @@ class Dump:
         if not self._is_done:
             self._written |= {buffer: buffer._mapped.tobytes() for buffer in self._written if not buffer._has_other_memory}
 
-    def _name(self, buffer: Buffer, name: str) -> None:
+    def _name(self, buffer: DeviceMemory, name: str) -> None:
         if buffer not in self._buffers:
             self._buffers[buffer] = {"number": len(self._buffers), "name": name, "bytes": _bytes(buffer)}
             self._content["buffers"].append(self._buffers[buffer])
@@ -199,6 +200,6 @@ def _names(kernel: Kernel) -> list[str]:
     return [next((named[block] for block in blocks if block in named), _LEFT_OUT) for blocks in kernel.compiled.interface.bindings.values()]
 
 
-def _bytes(buffer: Buffer) -> int:
+def _bytes(buffer: DeviceMemory) -> int:
     """All of it, with the guards behind it."""
     return 4 * int(buffer._tensor.size())

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from vkdml.engine.vulkan.gpu import Buffer, Gpu
+from vkdml.engine.vulkan.gpu import Gpu
+from vkdml.engine.vulkan.memory import COPIED, OWN, DeviceMemory, Kind
 
 POISON = 2**32 - 1  # a NaN in each type
 _KINDS_OF_POISON = 100  # so that a NaN that was read behind one buffer and written behind another is seen
@@ -20,7 +21,7 @@ class Guards:
     """Of all buffers that were made meanwhile."""
 
     def __init__(self) -> None:
-        self.buffers: list[tuple[Buffer, int, int]] = []  # with the bytes that kernels know of, and the poison
+        self.buffers: list[tuple[DeviceMemory, int, int]] = []  # with the bytes that kernels know of, and the poison
 
     def check(self) -> None:
         """Fails where a word behind a buffer has changed."""
@@ -40,23 +41,25 @@ def _guard_bytes(size: int) -> int:
 @contextmanager
 def guarded() -> Iterator[Guards]:
     """The driver's bounds checks hide nothing: it knows of larger buffers. What only kernels use is full of poison too."""
-    make, guards = Buffer.__init__, Guards()
+    make, guards = DeviceMemory.__init__, Guards()
     if not are_wanted:
         yield guards
         return
 
-    def make_larger(self: Buffer, gpu: Gpu, size_in_bytes: int, has_copy: bool = True, is_direct: bool = False) -> None:
+    def make_larger(self: DeviceMemory, gpu: Gpu, size_in_bytes: int, kind: Kind = COPIED) -> None:
         make(self, gpu, size_in_bytes + _guard_bytes(size_in_bytes))
         poison = POISON - 0x10001 * (len(guards.buffers) % _KINDS_OF_POISON)
         words = np.full(self.size_in_bytes // 4, poison, np.uint32)
-        if has_copy:
+        if kind != OWN:
             words[:size_in_bytes // 4] = 0
-        self.upload(words)
+        self._mapped[:] = words.view(np.uint8)  # a Buffer cannot count writes yet
+        if self._has_other_memory:
+            gpu.run_once(lambda submission: submission.upload(self))
         self.size_in_bytes = size_in_bytes
         guards.buffers.append((self, size_in_bytes, poison))
 
-    Buffer.__init__ = make_larger  # type: ignore[method-assign]
+    DeviceMemory.__init__ = make_larger  # type: ignore[method-assign]
     try:
         yield guards
     finally:
-        Buffer.__init__ = make  # type: ignore[method-assign]
+        DeviceMemory.__init__ = make  # type: ignore[method-assign]

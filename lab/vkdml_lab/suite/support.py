@@ -12,7 +12,6 @@ import ml_dtypes
 import numpy as np
 
 import vkdml
-from vkdml.engine.commands import Commands
 from vkdml.engine.trust.trial import Run, Trial
 from vkdml.faces.directml.compiled_operator import CompiledOperator, Operator
 from vkdml.operators import cells, checks, element_types, problem, reference
@@ -291,11 +290,9 @@ def execute(device: vkdml.Device, compiled: CompiledOperator, inputs: Mapping[st
 
 def run_over_pattern(device: vkdml.Device, problem: Any, planned: Plan, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The bytes of the outputs of a plan, which were 0xA5 before."""
-    trial, uploads = Trial(device.gpu, problem, arrays), Commands(device.gpu)
+    trial = Trial(device.gpu, problem, arrays)
     for field in filter(problem.has, problem.outputs):
-        trial.buffers[field].write(np.full(trial.buffers[field].size_in_bytes, 0xA5, np.uint8))
-        uploads.upload(trial.buffers[field])
-    uploads.execute()
+        trial.buffers[field].upload(np.full(trial.buffers[field].size_in_bytes, 0xA5, np.uint8))
     Run(trial, planned).execute()
     return trial.outputs()
 

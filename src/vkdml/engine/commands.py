@@ -6,15 +6,15 @@ import logging
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from weakref import WeakSet
+from typing import Any
 
 import numpy as np
 
 from ..planning.dispatches import Dispatch
 from ..planning.plan import Plan
 from .vulkan import spirv, system
-from .vulkan.buffers import Bound, Buffer, overlap
 from .vulkan.gpu import Gpu, Kernel
+from .vulkan.memory import Bound, DeviceMemory, overlap
 from .vulkan.store import Lease
 from .vulkan.submissions import NONE, Builder, Operation
 from .weights import OWNED, Origin, Weights, is_current, origin_of
@@ -102,8 +102,6 @@ class _Attempt:
             self.fallback().execute()
 
 
-_clear: WeakSet[Buffer] = WeakSet()  # buffers in which the words of attempts are 0
-
 _Step = Operation | _HostCall | _Packing | _Attempt
 
 
@@ -130,7 +128,7 @@ class Commands:
         self._packings: list[_Packing] = []
         self._attempts: list[_Attempt] = []
         # Steps that change stamps, in recorded order: packings, initialized weights and (if it merges) uploads
-        self._stamped: list[_Packing | Weights | Buffer] = []
+        self._stamped: list[_Packing | Weights | Any] = []
         # Weights that an initializer must have packed before, each with the function that raises if none has
         self._needed: dict[Weights, Callable[[], None]] = {}
         self._checks: list[Callable[[], None]] = []
@@ -163,10 +161,10 @@ class Commands:
             if not (self._merges and copied and not copied._is_exposed):
                 yield from step.writes
 
-    def upload(self, buffer: Buffer, size: int | None = None) -> None:
+    def upload(self, buffer: Any, size: int | None = None) -> None:
         """Record a copy to the device. size: bytes from the start of the buffer; None: all."""
         if buffer._has_other_memory:
-            if self._merges:
+            if self._merges and buffer.is_counted:
                 computed = [part for step in self._dispatches for part in step.writes if part.buffer is buffer]
                 if computed:
                     self.before_execute(lambda: buffer._expect_seen(computed))
@@ -177,7 +175,7 @@ class Commands:
             self._add(Operation(lambda submission: submission.upload(buffer, size), writes=frozenset([buffer]), copies=buffer,
                                 size=size))
 
-    def readback(self, buffer: Buffer, size: int | None = None) -> None:
+    def readback(self, buffer: DeviceMemory, size: int | None = None) -> None:
         """Record a copy to the host. size: as for `upload`."""
         if buffer._has_other_memory:
             self._add(Operation(lambda submission: submission.readback(buffer, size), reads=frozenset([buffer]), copies=buffer,
@@ -268,18 +266,19 @@ class Commands:
         """Run the submissions and calls. If an attempt gives up, run all again with fallbacks, unless calls have done so."""
         attempts = [attempt for attempt in self._attempts if attempt.attempts.is_worthwhile]
         for attempt in attempts:
-            if attempt.flags not in _clear:
+            if not attempt.flags.is_clear:
                 attempt.clear()
-        flags = {attempt.flags for attempt in attempts}
-        _clear.difference_update(flags)  # until all have succeeded
+        for attempt in attempts:
+            attempt.flags.is_clear = False  # until all have succeeded
         for run in self._submissions(due).runs:
             run()
-        late = [attempt for attempt in attempts if attempt.gave_up()] if self._is_repeatable else []
+        late = [attempt for attempt in attempts if attempt.gave_up()] if attempts and self._is_repeatable else []
         for attempt in late:
             attempt.clear()
         for run in self._submissions(due, tries=False).runs if late else ():
             run()
-        _clear.update(flags)
+        for attempt in attempts:
+            attempt.flags.is_clear = True
 
     @property
     def _is_repeatable(self) -> bool:
@@ -301,10 +300,10 @@ class Commands:
         if self._overwritten is None:
             self._overwritten = {packing.weights for packing in self._packings if self._is_overwritten(packing.weights)}
         for step in self._stamped:
-            if isinstance(step, Buffer):
-                step._mark_uploaded()
-            elif isinstance(step, Weights):
+            if isinstance(step, Weights):
                 after[step] = None if self.is_spoiled(step) else OWNED, step.stamp
+            elif not isinstance(step, _Packing):
+                step._mark_uploaded()
             else:
                 weights = step.weights
                 wanted = None if weights in self._overwritten else step.origin()

@@ -23,8 +23,8 @@ from ..planning.profiles import profile
 from .commands import Attempts, Commands, storage_buffers
 from .trust import self_test, tuner
 from .vulkan import system
-from .vulkan.buffers import Bound
 from .vulkan.gpu import Gpu
+from .vulkan.memory import Bound
 from .weights import Weights
 
 _log = logging.getLogger(__name__)

@@ -21,8 +21,8 @@ from ..operators.problem import Problem
 from ..planning.options import Options
 from .commands import Commands
 from .compiled import Compiled, Share, choose_within
-from .vulkan.buffers import Bound, Buffer
 from .vulkan.gpu import Gpu
+from .vulkan.memory import COPIED, DIRECT, OWN, Bound, DeviceMemory, Kind
 from .vulkan.store import Lease
 from .weights import Contents, PackState, Snapshot, Weights, digest, is_current
 
@@ -33,12 +33,11 @@ _log = logging.getLogger(__name__)
 
 
 class Place(NamedTuple):
-    """Identifies a scratch buffer: number n of those of this size. has_copy, is_direct: as of Buffer."""
+    """Identifies scratch memory: number n of those of this size and kind."""
 
     size: int
-    has_copy: bool
+    kind: Kind
     number: int
-    is_direct: bool = False
 
 
 class _Places(NamedTuple):
@@ -54,21 +53,21 @@ class _Places(NamedTuple):
     kept: Mapping[str, int]
 
 
-def places(sizes: Mapping[str, int], with_copies: Collection[str], largest: int, taken: Counter[tuple[int, bool]],
+def places(sizes: Mapping[str, int], with_copies: Collection[str], largest: int, taken: Counter[tuple[int, Kind]],
            only_written: Collection[str] = ()) -> dict[str, Place]:
     """Find a place for each buffer, by name.
 
     sizes: in bytes. They are rounded up to powers of two, so that other T and B take the same places, but not beyond `largest`.
     with_copies: names of buffers that the host accesses. only_written: of those that it does not read. taken: how many places
-    are taken, by size and has_copy; it is updated.
+    are taken, by size and kind; it is updated.
     """
     found = {}
     for name, size in sizes.items():
-        has_copy = name in with_copies
         size = max(size, min(power_of_two(max(size, _LEAST_BYTES)), largest))
-        taken[size, has_copy] += 1
         is_direct = name in only_written and size <= _MOST_DIRECT_BYTES
-        found[name] = Place(size, has_copy, taken[size, has_copy], is_direct)
+        kind: Kind = OWN if name not in with_copies else DIRECT if is_direct else COPIED
+        taken[size, kind] += 1
+        found[name] = Place(size, kind, taken[size, kind])
     return found
 
 
@@ -117,7 +116,7 @@ class Execution:
     def _let_go(self) -> None:
         """Forget the recorded commands and all that they use from the store."""
         self._places: _Places | None = None
-        self._buffers: dict[str, Buffer] = {}
+        self._buffers: dict[str, DeviceMemory] = {}
         self._packed: dict[int, tuple[Hashable, Weights]] = {}  # the weights by node, with their keys in the store
         self._version: int | None = None  # the version of the contents that are packed
         self._commands: dict[bool, Commands] = {}  # by is_checked
@@ -234,17 +233,17 @@ class Execution:
 
     def _placed(self) -> _Places:
         """Find a place for every buffer that the plans chosen so far need."""
-        info, taken = self.gpu.info, Counter[tuple[int, bool]]()
+        info, taken = self.gpu.info, Counter[tuple[int, Kind]]()
         # Drivers add bytes to a buffer, so a buffer cannot be as large as the largest allocation
         largest = min(info.max_storage_buffer_range, info.max_allocation // 2 or info.max_storage_buffer_range)
         sizes = {name: size for name, size in self._sizes.items() if name not in self._constants}
         tensors = places(sizes, self._on_host, largest, taken, self._only_written)
         own, packing = [], {}
-        kept = Counter({name: self.gpu.bytes_of(self._sizes[name], True) for name in self._constants})
+        kept = Counter({name: self.gpu.bytes_of(self._sizes[name], COPIED) for name in self._constants})
         for index, (compiled, _) in enumerate(self._nodes):
             packed, needed = compiled.plan.packed, compiled.temporary
             for name, size in compiled.read.items():
-                kept[name] += self.gpu.bytes_of(size, True)
+                kept[name] += self.gpu.bytes_of(size, COPIED)
             if index in self._given:
                 kept.update(packed)
                 fields = self._given[index]
@@ -261,15 +260,15 @@ class Execution:
         for name, place in chain.from_iterable(named.items() for named in (
                 placed.tensors, *placed.own, *placed.packing.values())):
             if place not in seen:
-                sizes[name] += self.gpu.bytes_of(place.size, place.has_copy)
+                sizes[name] += self.gpu.bytes_of(place.size, place.kind)
                 seen.add(place)
         return sizes
 
-    def _buffer(self, place: Place) -> Buffer:
+    def _buffer(self, place: Place) -> DeviceMemory:
         """Return the buffer of a place, from the store."""
         return self.gpu.keep(("scratch", *place, self.gpu.host_memory),
-                             lambda: Buffer(self.gpu, place.size, place.has_copy, place.is_direct),
-                             self.gpu.bytes_of(place.size, place.has_copy), self._lease)
+                             lambda: DeviceMemory(self.gpu, place.size, place.kind),
+                             self.gpu.bytes_of(place.size, place.kind), self._lease)
 
     def _pack(self, index: int) -> None:
         """Pack a node's weights, unless this or another execution has packed them."""
@@ -289,21 +288,21 @@ class Execution:
         contents = {field: flat(array).view(np.uint8) for field, array in checked.items()}
         self._packed[index] = key, Weights(buffers, state=PackState(snapshot.origin, contents=contents))
 
-    def _packed_now(self, index: int, snapshot: Snapshot) -> Mapping[str, Buffer]:
+    def _packed_now(self, index: int, snapshot: Snapshot) -> Mapping[str, DeviceMemory]:
         assert self._places is not None
         compiled = self._nodes[index][0]
-        packed = {name: Buffer(self.gpu, size, has_copy=False) for name, size in compiled.plan.packed.items()}
+        packed = {name: DeviceMemory(self.gpu, size, OWN) for name, size in compiled.plan.packed.items()}
         buffers = {field: self._buffer(place) for field, place in self._places.packing[index].items()}
         commands, arrays = Commands(self.gpu, lease=self._lease), snapshot.arrays
         for field, buffer in buffers.items():
-            buffer.write(flat(arrays[field]))
+            buffer._put(flat(arrays[field]))
             commands.upload(buffer, compiled.problem.tensor(field).size_in_bytes)
         compiled.record_packing(commands, buffers, Weights(packed))
         commands.execute()
         return packed
 
-    def _uploaded(self, name: str, array: np.ndarray) -> Buffer:
-        buffer = Buffer(self.gpu, self._sizes[name])
+    def _uploaded(self, name: str, array: np.ndarray) -> DeviceMemory:
+        buffer = DeviceMemory(self.gpu, self._sizes[name])
         buffer.upload(flat(array))
         return buffer
 
@@ -311,8 +310,8 @@ class Execution:
         """Record commands that upload the inputs, run all nodes and read back the outputs."""
         assert self._places is not None
         self._buffers = {name: self._buffer(place) for name, place in self._places.tensors.items()}
-        constants = {name: self.gpu.keep(key, partial(self._uploaded, name, array), self.gpu.bytes_of(self._sizes[name], True),
-                                         self._lease)
+        constants = {name: self.gpu.keep(key, partial(self._uploaded, name, array),
+                                         self.gpu.bytes_of(self._sizes[name], COPIED), self._lease)
                      for name, (key, array) in self._constants.items()}
         memory = {**self._buffers, **constants}
         commands = Commands(self.gpu, lease=self._lease)
@@ -332,6 +331,6 @@ class Execution:
         return commands
 
 
-def _buffers(gpu: Gpu, sizes: Mapping[str, int]) -> dict[str, Buffer]:
-    return {name: Buffer(gpu, size) for name, size in sizes.items()}
+def _buffers(gpu: Gpu, sizes: Mapping[str, int]) -> dict[str, DeviceMemory]:
+    return {name: DeviceMemory(gpu, size) for name, size in sizes.items()}
 

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from ..operators.arguments import flat
-from .vulkan.buffers import Bound
+from .vulkan.memory import Bound
 
 Origin = Hashable
 OWNED: Origin = "an initializer"

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...errors import InvalidArgumentError
 from ...operators.activations import BY_ONNX_NAME
-from ...operators.arguments import tensor_descs
+from ...operators.arguments import flat, tensor_descs
 from ...operators.cells import Cell
 from ...operators.copy_problem import INDICES, GatherProblem
 from ...operators.correctness import differences, encoded
@@ -29,7 +29,8 @@ from ...planning.plan import Measured, Plan, as_measured, best, described, plan_
 from ...planning.size_classes import Sizes
 from ...planning.tiling import Target
 from ..commands import Attempts, Commands
-from ..vulkan.gpu import Buffer, Gpu
+from ..vulkan.gpu import Gpu
+from ..vulkan.memory import COPIED, OWN, DeviceMemory, Kind
 
 
 class Trial:
@@ -38,15 +39,15 @@ class Trial:
     def __init__(self, gpu: Gpu, problem: Problem | PlainProblem, arrays: Mapping[str, np.ndarray] = {}) -> None:
         self.gpu, self.problem = gpu, problem
         inputs, outputs = ([field for field in fields if problem.has(field)] for fields in (problem.inputs, problem.outputs))
-        gpu.memory.free(sum(gpu.bytes_of(problem.tensor(field).size_in_bytes, True) for field in (*inputs, *outputs)))
+        gpu.memory.free(sum(gpu.bytes_of(problem.tensor(field).size_in_bytes, COPIED) for field in (*inputs, *outputs)))
         self.buffers = gpu.made(lambda: {
-            field: Buffer(gpu, problem.tensor(field).size_in_bytes) for field in (*inputs, *outputs)})
+            field: DeviceMemory(gpu, problem.tensor(field).size_in_bytes) for field in (*inputs, *outputs)})
         if isinstance(problem, Problem) and problem.has("SequenceLengthsTensor"):
-            self.buffers["SequenceLengthsTensor"].write(np.full(problem.batch, problem.steps, np.uint32))
+            self.buffers["SequenceLengthsTensor"]._put(np.full(problem.batch, problem.steps, np.uint32))
         uploads = Commands(gpu)
         for field in inputs:
             if field in arrays:
-                self.buffers[field].write(arrays[field])
+                self.buffers[field]._put(flat(arrays[field]))
             uploads.upload(self.buffers[field])
         uploads.execute()
         self._readbacks = Commands(gpu)
@@ -56,7 +57,7 @@ class Trial:
     def outputs(self) -> dict[str, np.ndarray]:
         """Return the bytes of the outputs, by field."""
         self._readbacks.execute()
-        return {field: self.buffers[field].read((self.buffers[field].size_in_bytes,), np.uint8)
+        return {field: self.buffers[field]._take((self.buffers[field].size_in_bytes,), np.uint8)
                 for field in self.problem.outputs if field in self.buffers}
 
 
@@ -64,9 +65,10 @@ class Run:
     """Runs a trial's problem with a plan, any number of times. It packs the weights once."""
 
     def __init__(self, trial: Trial, plan: Plan) -> None:
-        flagged = plan.timed_out[0] if plan.timed_out else None
-        trial.gpu.memory.free(sum(trial.gpu.bytes_of(size, name == flagged) for name, size in plan.internal.items()))
-        own = trial.gpu.made(lambda: {name: Buffer(trial.gpu, size, name == flagged) for name, size in plan.internal.items()})
+        flagged, gpu = plan.timed_out[0] if plan.timed_out else None, trial.gpu
+        kinds: dict[str, Kind] = {name: COPIED if name == flagged else OWN for name in plan.internal}
+        gpu.memory.free(sum(gpu.bytes_of(size, kinds[name]) for name, size in plan.internal.items()))
+        own = gpu.made(lambda: {name: DeviceMemory(gpu, size, kinds[name]) for name, size in plan.internal.items()})
         buffers = {**trial.buffers, **own}
         packing = Commands(trial.gpu)
         packing.record(plan.initialize, buffers)

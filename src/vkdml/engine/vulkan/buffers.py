@@ -1,21 +1,19 @@
-"""Buffers: device memory with a copy for the host, and parts of buffers."""
+"""Buffers: memory whose writes by host and device are counted."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from ...errors import InvalidArgumentError, OutOfMemoryError, shown
+from ...errors import InvalidArgumentError, shown
 from ...operators.checks import integers
-from .system import Closing, OfOneProcess
+from .memory import COPIED, Bound, DeviceMemory, Kind, serials
 
 Part = tuple[int, int]  # the bytes from the first number up to the second
 _begin, _end = itemgetter(0), itemgetter(1)
@@ -34,7 +32,7 @@ class Parts:
         return bool(self._parts)
 
     def add(self, begin: int, end: int) -> None:
-        if begin == end:
+        if begin == end or self._parts == [(begin, end)]:  # nearly always the whole buffer
             return
         first = bisect_left(self._parts, begin, key=_end)
         behind = bisect_right(self._parts, end, key=_begin)
@@ -44,7 +42,7 @@ class Parts:
         self._parts[first:behind] = [(begin, end)]
 
     def remove(self, begin: int, end: int) -> None:
-        if begin == end:
+        if begin == end or not self._parts:
             return
         first = bisect_right(self._parts, begin, key=_end)
         behind = bisect_left(self._parts, end, key=_begin)
@@ -84,10 +82,7 @@ class Differences:
         self.of_device.remove(begin, end)
 
 
-_serials = itertools.count(1)
-
-
-class Buffer(OfOneProcess, Closing):
+class Buffer(DeviceMemory):
     """Device memory for one tensor, and a copy of it that the host can read and write between executions.
 
     Made by Device.create_buffer. `write` and `read` only touch the host's copy; CommandRecorder.record_upload and
@@ -100,54 +95,17 @@ class Buffer(OfOneProcess, Closing):
     frees the memory, at once or with the last recording that holds it. Later use, also by such recordings, raises
     InvalidArgumentError.
 
-    gpu: its Gpu. has_copy: whether the host reads or writes it; if not, it may hold anything at first. is_direct: whether the
-    host only writes it: it is then in device memory that the host sees, if there is any, without a copy. _is_exposed: whether
-    the host may write to it without notice.
+    gpu: its Gpu. kind: of its DeviceMemory. _is_exposed: whether the host may write to it without notice.
     """
 
-    _of_memory = "_tensor", "_mapped"
-    offset = 0  # the first byte that kernels see; a Range has this attribute too
+    is_counted = True
 
-    def __init__(self, gpu: Any, size_in_bytes: int, has_copy: bool = True, is_direct: bool = False) -> None:
-        self.gpu = gpu
-        self.size_in_bytes = size_in_bytes
-        self.has_copy = has_copy
-        self._serial = next(_serials)
+    def __init__(self, gpu: Any, size_in_bytes: int, kind: Kind = COPIED) -> None:
+        super().__init__(gpu, size_in_bytes, kind)
         # The stamp of each part that was written since all of it was
         self._stamps = {(0, size_in_bytes): self._serial}
-        self._is_exposed = False
-        gpu.memory.expect_more(gpu.bytes_of(size_in_bytes, has_copy))
-        self._is_direct = is_direct and not gpu.host_memory and gpu.info.direct_memory_type >= 0
-        try:
-            self._tensor = gpu.make_tensor(size_in_bytes, has_copy, self._is_direct)
-        except OutOfMemoryError:
-            if not self._is_direct:
-                raise
-            self._is_direct = False  # a device may have little such memory
-            self._tensor = gpu.make_tensor(size_in_bytes, has_copy)
-        self._mapped = self._tensor.data().view(np.uint8) if has_copy else np.zeros(0, np.uint8)
-        gpu.memory.take(self._tensor, gpu.bytes_of(size_in_bytes, has_copy))
-
-    def __repr__(self) -> str:
-        return f"<Buffer of {self.size_in_bytes} bytes on {self.gpu.info.name}>"
-
-    @property
-    def buffer(self) -> Buffer:
-        """This buffer. A Range has this property too."""
-        return self
-
-    @property
-    def stamp(self) -> int | None:
-        """A number that grows with each change of the device's memory; None if the host can change it without notice."""
-        return self._stamp_of(0, self.size_in_bytes)
-
-    @property
-    def contents(self) -> Hashable:
-        """A value that changes with the bytes in the device's memory; None if the host can change them without notice."""
-        return _contents(self)
 
     def _stamp_of(self, offset: int, size: int) -> int | None:
-        """Return the stamp of a part of the buffer."""
         if self._is_exposed and not self._has_other_memory:
             return None
         stamps = self._stamps.copy()  # other threads may write to other parts meanwhile
@@ -158,11 +116,6 @@ class Buffer(OfOneProcess, Closing):
         """The differences of host and device, if _has_other_memory."""
         return Differences(self.size_in_bytes)
 
-    @property
-    def _has_other_memory(self) -> bool:
-        """Whether the host's copy is other memory than the device's."""
-        return self.has_copy and not (self.gpu.host_memory or self._is_direct)
-
     def _mark_written(self, offset: int = 0, size: int | None = None) -> None:
         """Record that device memory (all of it, or a part) has changed or will be uploaded."""
         part = (offset, self.size_in_bytes if size is None else offset + size)
@@ -170,7 +123,7 @@ class Buffer(OfOneProcess, Closing):
             self._stamps = _joined(self._stamps, self.size_in_bytes)
         if part == (0, self.size_in_bytes) or len(self._stamps) >= _MOST_STAMPS:
             part, self._stamps = (0, self.size_in_bytes), {}
-        self._stamps[part] = next(_serials)
+        self._stamps[part] = next(serials)
 
     def _mark_computed(self, offset: int = 0, size: int | None = None) -> None:
         """Record that a dispatch has changed device memory (all of it, or a part)."""
@@ -230,8 +183,7 @@ class Buffer(OfOneProcess, Closing):
         self._put(np.ascontiguousarray(given).reshape(-1), offset)
 
     def _put(self, flat: np.ndarray, offset: int = 0) -> None:
-        """Do the same as `write`, unchecked: for a flat array that fits, on an open device."""
-        self._mapped[offset:offset + flat.nbytes] = flat.view(np.uint8)
+        super()._put(flat, offset)
         self._mark_written(offset, flat.nbytes)
         if self._has_other_memory:
             self._differences.written_by_host(offset, offset + flat.nbytes)
@@ -246,10 +198,6 @@ class Buffer(OfOneProcess, Closing):
                                        f"numbers, at most {room} bytes in {_MOST_DIMENSIONS} dimensions")
         self.gpu.driver.check()
         return self._take(shape, dtype, offset)
-
-    def _take(self, shape: Sequence[int], dtype: Any, offset: int = 0) -> np.ndarray:
-        """Do the same as `read`, unchecked: for an array that fits, on an open device."""
-        return np.ndarray(shape, dtype, self._mapped, offset).copy()
 
     def _checked_offset(self, call: str, offset: int) -> int:
         checked = offset if type(offset) is int and offset >= 0 else integers(call, "offset", (offset,), 0)[0]
@@ -319,52 +267,6 @@ def _joined(stamps: Mapping[tuple[int, int], int], size: int) -> dict[tuple[int,
             begin, end, stamp = before, max(end, until), max(stamp, newest)
         joined.append((begin, end, stamp))
     return {whole: stamps.get(whole, 0), **{(begin, end): stamp for begin, end, stamp in joined}}
-
-
-@dataclass(frozen=True)
-class Range:
-    """A part of a buffer, which kernels see as a buffer. offset: a multiple of DeviceInfo.storage_buffer_alignment."""
-
-    buffer: Buffer
-    offset: int
-    size_in_bytes: int
-
-    @property
-    def gpu(self) -> Any:
-        return self.buffer.gpu
-
-    @property
-    def stamp(self) -> int | None:
-        """The stamp of this part, as `Buffer.stamp`."""
-        return self.buffer._stamp_of(self.offset, self.size_in_bytes)
-
-    @property
-    def contents(self) -> Hashable:
-        """A value that changes with the bytes of this part, as `Buffer.contents`."""
-        return _contents(self)
-
-    def _mark_computed(self) -> None:
-        """Record that a dispatch has changed this part."""
-        self.buffer._mark_computed(self.offset, self.size_in_bytes)
-
-    def read(self, shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
-        """Return a new array from the host's copy of this part."""
-        return self.buffer.read(shape, dtype, self.offset)
-
-
-Bound = Buffer | Range
-
-
-def _contents(bound: Bound) -> Hashable:
-    """Return a part's stamp and place, as one write may have given many parts the same stamp."""
-    stamp = bound.stamp
-    return None if stamp is None else (bound.buffer._serial, bound.offset, bound.size_in_bytes, stamp)
-
-
-def overlap(one: Bound, other: Bound) -> bool:
-    """Return whether two parts have a byte in common."""
-    return (one.buffer is other.buffer and one.offset < other.offset + other.size_in_bytes
-            and other.offset < one.offset + one.size_in_bytes)
 
 
 def _numbers(call: str, dtype: Any) -> np.dtype:

@@ -17,9 +17,9 @@ from ...errors import DriverError, InvalidArgumentError, OutOfMemoryError, shown
 from ...planning.device_info import DeviceInfo
 from ...planning.dispatches import Dispatch
 from . import spirv, system
-from .buffers import Bound, Buffer, Range
 from .driver import Background, Driver
 from .files import PipelineFile
+from .memory import DIRECT, OWN, Bound, DeviceMemory, Kind, Range
 from .queries import Enabled, default_device, enumerate_devices
 from .spirv import CompiledKernel
 from .store import DEFAULT_LIMIT, Lease, Memory, Store
@@ -92,7 +92,7 @@ class Kernel(NamedTuple):
     tensors: Sequence[Any]
     dispatch: Dispatch
     bound: tuple[Bound, ...]
-    reads: frozenset[Buffer]
+    reads: frozenset[DeviceMemory]
     writes: frozenset[Bound]
 
 
@@ -109,15 +109,15 @@ class Submission:
         self._new: dict[str, None] = {}  # kernels not run yet; some drivers compile them in the first run
         self._copied: list[Any] = []  # kp's tensors, whose memory counts while they are held
 
-    def upload(self, buffer: Buffer, size: int | None = None) -> None:
+    def upload(self, buffer: DeviceMemory, size: int | None = None) -> None:
         """Record a copy to the device. size: bytes from the start of the buffer; None: all."""
         self._copy(kp.OpTensorSyncDevice, buffer, size)
 
-    def readback(self, buffer: Buffer, size: int | None = None) -> None:
+    def readback(self, buffer: DeviceMemory, size: int | None = None) -> None:
         """Record a copy to the host. size: as for `upload`."""
         self._copy(kp.OpTensorSyncLocal, buffer, size)
 
-    def _copy(self, operation: Callable[[list[Any], int], Any], buffer: Buffer, size: int | None) -> None:
+    def _copy(self, operation: Callable[[list[Any], int], Any], buffer: DeviceMemory, size: int | None) -> None:
         self._copied.append(buffer._tensor)
         self._record(lambda: operation(self._copied[-1:], size or buffer.size_in_bytes))
 
@@ -127,12 +127,12 @@ class Submission:
         self._new[kernel.compiled.name] = None
         self._record(lambda: kp.OpAlgoDispatch(kernel.algorithm, words))
 
-    def barrier(self, buffers: Iterable[Buffer]) -> None:
+    def barrier(self, buffers: Iterable[DeviceMemory]) -> None:
         """Make later operations wait for all earlier ones on these buffers."""
         tensors = [buffer._tensor for buffer in buffers]
         self._record(lambda: kp.OpMemoryBarrier(tensors, _ACCESSES, _ACCESSES, _STAGES, _STAGES))
 
-    def show(self, buffers: Iterable[Buffer]) -> None:
+    def show(self, buffers: Iterable[DeviceMemory]) -> None:
         """Let the host read what dispatches wrote to these buffers, once the submission has ended."""
         tensors = [buffer._tensor for buffer in buffers]
         self._record(lambda: kp.OpMemoryBarrier(tensors, _SHADER_WRITE, _HOST_READ, _COMPUTE_SHADER, _HOST))
@@ -176,22 +176,22 @@ class Gpu(system.OfOneProcess):
         self._manager = self.driver.open(lambda: kp.Manager(
             info.index, [info.queue_family], self._features.extensions, features=self._features.address,
             pipeline_cache_data=self._pipeline_file.read(), **host_memory))
-        self._placeholder = Buffer(self, 16)  # bound to bindings that no kernel touches
+        self._placeholder = DeviceMemory(self, 16)  # bound to bindings that no kernel touches
         _log.info("opened %s (%s %s), with at most %d bytes for buffers", info.name, info.driver, info.driver_version,
                   self.memory.limit)
 
-    def bytes_of(self, size: int, has_copy: bool) -> int:
-        """Return the bytes to allocate for a buffer, with its host copy."""
-        return size * (1 + (has_copy and not self.host_memory))
+    def bytes_of(self, size: int, kind: Kind) -> int:
+        """Return the bytes to allocate for memory of a kind, with the host's copy. Direct memory may become copied memory."""
+        return size * (1 + (kind != OWN and not self.host_memory))
 
-    def make_tensor(self, size_in_bytes: int, has_copy: bool, is_direct: bool = False) -> Any:
-        """Make kp's tensor for a Buffer. is_direct: in device memory that the host sees."""
-        for_host = kp.TensorTypes.host if self.host_memory or is_direct else kp.TensorTypes.device
-        where = [self.info.direct_memory_type] if is_direct else []
+    def make_tensor(self, size_in_bytes: int, kind: Kind) -> Any:
+        """Make kp's tensor for DeviceMemory."""
+        for_host = kp.TensorTypes.host if self.host_memory or kind == DIRECT else kp.TensorTypes.device
+        where = [self.info.direct_memory_type] if kind == DIRECT else []
         # kp takes an array, but only its size for a storage tensor: np.empty touches no page of memory
-        words, kind = (np.zeros, for_host) if has_copy else (np.empty, kp.TensorTypes.storage)
+        words, tensor_type = (np.empty, kp.TensorTypes.storage) if kind == OWN else (np.zeros, for_host)
         return self.driver.make(f"making a buffer of {size_in_bytes} bytes",
-                                lambda: self._manager.tensor_t(words(size_in_bytes // 4, np.uint32), kind, *where))
+                                lambda: self._manager.tensor_t(words(size_in_bytes // 4, np.uint32), tensor_type, *where))
 
     def keep_open_for(self, tensor: object) -> None:
         """Keep kp's manager open until a tensor is destroyed, as its memory goes with the manager."""

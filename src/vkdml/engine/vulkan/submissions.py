@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .buffers import Bound, Buffer
+from .memory import Bound, DeviceMemory
 
 NONE: frozenset[Any] = frozenset()
 
@@ -14,9 +14,9 @@ class Operation(NamedTuple):
     """A dispatch or a copy. record: into a Submission. copies: buffer of an upload or readback. size: its bytes; None: all."""
 
     record: Callable[[Any], None]
-    reads: frozenset[Buffer] = NONE
+    reads: frozenset[DeviceMemory] = NONE
     writes: frozenset[Bound] = NONE
-    copies: Buffer | None = None
+    copies: DeviceMemory | None = None
     size: int | None = None
     starts_submission: bool = False
 
@@ -36,10 +36,10 @@ class Builder:
 
     def _start(self) -> None:
         self._submission: Any = None
-        self._written: set[Buffer] = set()  # buffers that operations or uploads wrote since the last barrier
-        self._copied: dict[Buffer, int | None] = {}  # buffers uploaded or read back, with the bytes copied
-        self._read: set[Buffer] = set()     # buffers that dispatches read
-        self._uploaded: set[Buffer] = set()
+        self._written: set[DeviceMemory] = set()  # memory that operations or uploads wrote since the last barrier
+        self._copied: dict[DeviceMemory, int | None] = {}  # memory uploaded or read back, with the bytes copied
+        self._read: set[DeviceMemory] = set()     # memory that dispatches read
+        self._uploaded: set[DeviceMemory] = set()
         self._seen: set[Bound] = set()      # parts that dispatches wrote before a copy of the buffer
         self._unread: set[Bound] = set()    # parts that dispatches wrote since the buffer was last copied
 
@@ -78,29 +78,35 @@ class Builder:
     def finish(self) -> None:
         """End the current submission."""
         if self._submission is not None:
-            submission, seen, unread = self._submission, self._seen, self._unread
             in_place = self._gpu.host_memory
-            read_in_place = {part.buffer for part in seen | unread if part.buffer.has_copy} if in_place else set()
+            read_in_place = {part.buffer for part in self._seen | self._unread if part.buffer.has_copy} if in_place else set()
             if read_in_place:
-                submission.show(sorted(read_in_place, key=lambda buffer: buffer._serial))
-            copied = self._copied
-            late = [part for part in unread if part.buffer in copied]
-            read_back = copied.keys() - self._uploaded if self._merges else set()
-
-            def run() -> None:
-                for part in seen:  # first, as a submission that fails may have changed them
-                    part._mark_computed()
-                unsent = [(buffer, buffer._unsent()) for buffer in read_back] if read_back else []
-                for part in unread:
-                    part._mark_computed()
-                submission.run()
-                for buffer, size in copied.items():
-                    buffer._mark_copied(size)
-                for buffer, arrays in unsent:
-                    buffer._put_back(arrays)
-                for part in late:
-                    part._mark_computed()
-
-            self.runs.append(run)
+                self._submission.show(sorted(read_in_place, key=lambda buffer: buffer._serial))
+            self.runs.append(self._counted(self._submission))
             self.submissions += 1
         self._start()
+
+    def _counted(self, submission: Any) -> Callable[[], None]:
+        """Return the function that runs a submission and counts what it writes to Buffers."""
+        seen, unread = ([part for part in parts if part.buffer.is_counted] for parts in (self._seen, self._unread))
+        copied: dict[Any, int | None] = {memory: size for memory, size in self._copied.items() if memory.is_counted}
+        late = [part for part in unread if part.buffer in copied]
+        read_back = copied.keys() - self._uploaded if self._merges else set()
+        if not (seen or unread or copied):  # all calls but those of DirectML's objects
+            return lambda: submission.run()
+
+        def run() -> None:
+            for part in seen:  # first, as a submission that fails may have changed them
+                part._mark_computed()
+            unsent = [(buffer, buffer._unsent()) for buffer in read_back]
+            for part in unread:
+                part._mark_computed()
+            submission.run()
+            for buffer, size in copied.items():
+                buffer._mark_copied(size)
+            for buffer, arrays in unsent:
+                buffer._put_back(arrays)
+            for part in late:
+                part._mark_computed()
+
+        return run

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from ...engine.vulkan.buffers import Bound, Buffer, Range, overlap
+from ...engine.vulkan.buffers import Buffer
 from ...engine.vulkan.gpu import Gpu
+from ...engine.vulkan.memory import Bound, Range, overlap
 from ...errors import InvalidArgumentError, check_type, shown
 from ...operators.checks import CheckedOperator, integers, is_count, is_one_of
 from ...operators.header import device_descs as header

@@ -13,8 +13,8 @@ from weakref import WeakKeyDictionary
 
 from ...engine.commands import Commands
 from ...engine.compiled import Compiled, choose_within
-from ...engine.vulkan.buffers import Bound, Buffer, Range
 from ...engine.vulkan.gpu import Gpu
+from ...engine.vulkan.memory import COPIED, OWN, Bound, DeviceMemory, Kind, Range
 from ...engine.vulkan.system import OfOneProcess
 from ...engine.weights import PackState, Weights
 from ...errors import InvalidArgumentError, check_type
@@ -149,7 +149,7 @@ class CompiledOperator(Compiled, Bindable):
         self._scratch: Mapping[str, Bound] | None = None
         self._packed: Weights | None = None
         # By a caller's buffer and the part of it: how the weights in it were packed
-        self._states: WeakKeyDictionary[Buffer, dict[tuple[int, int], PackState]] = WeakKeyDictionary()
+        self._states: WeakKeyDictionary[DeviceMemory, dict[tuple[int, int], PackState]] = WeakKeyDictionary()
 
     def _facts(self) -> str:
         return f"{super()._facts()} on {self.gpu.info.name}"
@@ -195,7 +195,7 @@ class CompiledOperator(Compiled, Bindable):
 
     def _taken(self, names: Iterable[str]) -> dict[str, int]:
         """Bytes of the named scratch buffers on the device, with the host's copies of those that it reads."""
-        return {name: self.gpu.bytes_of(self.plan.scratch[name], self.is_read(name)) for name in names}
+        return {name: self.gpu.bytes_of(self.plan.scratch[name], self._kind(name)) for name in names}
 
     def scratch(self, temporary: Bound | None) -> Mapping[str, Bound]:
         """The scratch buffers, by the plan's names. Those that the host reads are never parts of the caller's resource."""
@@ -219,10 +219,13 @@ class CompiledOperator(Compiled, Bindable):
                 self._packed = Weights(self._made(self.plan.packed, self.plan.packed))
             return self._packed
 
+    def _kind(self, name: str) -> Kind:
+        return COPIED if self.is_read(name) else OWN
+
     def _made(self, sizes: Mapping[str, int], room: Mapping[str, int]) -> dict[str, Bound]:
         """Make buffers of these sizes, by name. room: the bytes that must be free before any is made."""
         self.gpu.memory.make_room(self.problem.operator, room)
-        return self.gpu.made(lambda: {name: Buffer(self.gpu, size, self.is_read(name)) for name, size in sizes.items()})
+        return self.gpu.made(lambda: {name: DeviceMemory(self.gpu, size, self._kind(name)) for name, size in sizes.items()})
 
 
 class CompiledGraph(Bindable):
@@ -289,9 +292,9 @@ class CompiledGraph(Bindable):
         with self.gpu.lock:
             if self._intermediate is None:
                 gpu, sizes = self.gpu, self._graph.intermediate
-                is_read = any(compiled.is_verified for compiled in self._compiled)
-                gpu.memory.make_room(self.problem.operator, {name: gpu.bytes_of(sizes[name], is_read) for name in sizes})
-                self._intermediate = gpu.made(lambda: {name: Buffer(gpu, sizes[name], is_read) for name in sizes})
+                kind = COPIED if any(compiled.is_verified for compiled in self._compiled) else OWN
+                gpu.memory.make_room(self.problem.operator, {name: gpu.bytes_of(sizes[name], kind) for name in sizes})
+                self._intermediate = gpu.made(lambda: {name: DeviceMemory(gpu, sizes[name], kind) for name in sizes})
             return self._intermediate
 
 

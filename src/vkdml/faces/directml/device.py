@@ -19,6 +19,7 @@ from ...engine.compiled import Share
 from ...engine.trust.self_test import Outcome, expect_right, outcomes
 from ...engine.vulkan.buffers import Buffer
 from ...engine.vulkan.gpu import open_device, select_again, select_device
+from ...engine.vulkan.memory import COPIED
 from ...engine.vulkan.queries import enumerate_devices
 from ...engine.vulkan.system import Lock
 from ...errors import InvalidArgumentError, check_type, shown
@@ -233,7 +234,7 @@ class Device(Named):
         if not isinstance(size_in_bytes, int | np.integer) or not 0 < size_in_bytes <= limit or size_in_bytes % 4:
             raise InvalidArgumentError("create_buffer", "size_in_bytes", shown(size_in_bytes),
                                        f"a multiple of 4, from 4 to {limit}")
-        self.gpu.memory.make_room("create_buffer", {"size_in_bytes": self.gpu.bytes_of(int(size_in_bytes), True)})
+        self.gpu.memory.make_room("create_buffer", {"size_in_bytes": self.gpu.bytes_of(int(size_in_bytes), COPIED)})
         return self.gpu.made(lambda: Buffer(self.gpu, int(size_in_bytes)))
 
     def upload(self, array: np.ndarray) -> Buffer:

@@ -10,8 +10,9 @@ from typing import NoReturn
 
 from ...engine.commands import Commands
 from ...engine.compiled import Share
-from ...engine.vulkan.buffers import Buffer, overlap
+from ...engine.vulkan.buffers import Buffer
 from ...engine.vulkan.gpu import Gpu
+from ...engine.vulkan.memory import DeviceMemory, overlap
 from ...engine.vulkan.system import OfOneProcess
 from ...engine.weights import OWNED, Weights, is_current
 from ...errors import InvalidArgumentError, check_type
@@ -30,7 +31,7 @@ class CommandRecorder(Named, OfOneProcess):
         self._share = share
         self._checked = Commands(gpu, merges=True) if share.share else None  # the same, with checks against the reference
         self._has_checks = False
-        self._buffers: set[Buffer] = set()  # that the recordings use
+        self._buffers: set[DeviceMemory] = set()  # that the recordings use
         for commands in self._recordings:
             commands.before_execute(partial(_expect_open, self._buffers))  # a method would make a cycle of references
 
@@ -163,7 +164,7 @@ class CommandRecorder(Named, OfOneProcess):
         self._buffers.add(buffer)
 
 
-def _expect_open(buffers: Iterable[Buffer]) -> None:
+def _expect_open(buffers: Iterable[DeviceMemory]) -> None:
     for buffer in buffers:
         buffer._expect_open()
 

@@ -1,0 +1,151 @@
+"""Device memory of one tensor, of which the host may have a copy, and parts of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from ...errors import OutOfMemoryError
+from .system import Closing, OfOneProcess
+
+Kind = Literal["copied", "direct", "own"]
+COPIED, DIRECT, OWN = get_args(Kind)
+
+serials = itertools.count(1)
+
+
+class DeviceMemory(OfOneProcess, Closing):
+    """Device memory for one tensor, for the engine's own use. Writes are not counted, so its contents count as unknown. In a
+    Buffer they are counted.
+
+    kind: "copied" if the host reads or writes it: uploads and readbacks copy between its copy and the device. "direct" if the
+    host only writes it: it is device memory that the host sees, or "copied" if the device has none left. "own" if only kernels
+    use it: it may hold anything at first. Where the device works in the host's memory, there are no copies.
+    """
+
+    _of_memory = "_tensor", "_mapped"
+    is_counted = False  # whether writes are counted, as in a Buffer
+    _is_exposed = False
+    offset = 0  # the first byte that kernels see; a Range has this attribute too
+    is_clear = False  # whether the words in which attempts give up are 0
+
+    def __init__(self, gpu: Any, size_in_bytes: int, kind: Kind = COPIED) -> None:
+        self.gpu = gpu
+        self.size_in_bytes = size_in_bytes
+        self._serial = next(serials)
+        gpu.memory.expect_more(gpu.bytes_of(size_in_bytes, kind))
+        if kind == DIRECT and (gpu.host_memory or gpu.info.direct_memory_type < 0):
+            kind = COPIED
+        try:
+            self._tensor = gpu.make_tensor(size_in_bytes, kind)
+        except OutOfMemoryError:
+            if kind != DIRECT:
+                raise
+            kind = COPIED  # a device may have little memory that the host sees
+            self._tensor = gpu.make_tensor(size_in_bytes, kind)
+        self.kind = kind
+        self._mapped = self._tensor.data().view(np.uint8) if self.has_copy else np.zeros(0, np.uint8)
+        gpu.memory.take(self._tensor, gpu.bytes_of(size_in_bytes, kind))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.size_in_bytes} bytes on {self.gpu.info.name}>"
+
+    @property
+    def buffer(self) -> DeviceMemory:
+        """This memory. A Range has this property too."""
+        return self
+
+    @property
+    def stamp(self) -> int | None:
+        """A number that grows with each change of the device's memory; None, as here, if it may change without notice."""
+        return self._stamp_of(0, self.size_in_bytes)
+
+    def _stamp_of(self, offset: int, size: int) -> int | None:
+        """Return the stamp of a part of the memory."""
+        return None
+
+    @property
+    def contents(self) -> Hashable:
+        """A value that changes with the bytes in the device's memory; None if they may change without notice."""
+        return contents_of(self)
+
+    def _mark_computed(self, offset: int = 0, size: int | None = None) -> None:
+        """Do nothing: only Buffers count writes."""
+
+    @property
+    def has_copy(self) -> bool:
+        """Whether the host reads or writes it."""
+        return self.kind != OWN
+
+    @property
+    def _has_other_memory(self) -> bool:
+        """Whether the host's copy is other memory than the device's."""
+        return self.kind == COPIED and not self.gpu.host_memory
+
+    def _put(self, flat: np.ndarray, offset: int = 0) -> None:
+        """Write a flat array that fits to the host's copy, from byte `offset` on. The device must be open."""
+        self._mapped[offset:offset + flat.nbytes] = flat.view(np.uint8)
+
+    def _take(self, shape: Sequence[int], dtype: Any, offset: int = 0) -> np.ndarray:
+        """Return a new array of the host's copy, which must have its bytes, from byte `offset` on."""
+        return np.ndarray(shape, dtype, self._mapped, offset).copy()
+
+    def download(self, shape: Sequence[int], dtype: Any, offset: int = 0) -> np.ndarray:
+        """Read back the device's memory. Return a new array of it, from byte `offset` on."""
+        with self.gpu.lock:
+            if self._has_other_memory:
+                self.gpu.run_once(lambda submission: submission.readback(self))
+            return self._take(shape, dtype, offset)
+
+    def upload(self, array: np.ndarray, offset: int = 0) -> None:
+        """Write a flat array that fits to the device's memory, from byte `offset` on. The other bytes become the host's."""
+        with self.gpu.lock:
+            self._put(array, offset)
+            if self._has_other_memory:
+                self.gpu.run_once(lambda submission: submission.upload(self))
+
+
+@dataclass(frozen=True)
+class Range:
+    """A part of memory, which kernels see as a buffer. offset: a multiple of DeviceInfo.storage_buffer_alignment."""
+
+    buffer: DeviceMemory
+    offset: int
+    size_in_bytes: int
+
+    @property
+    def gpu(self) -> Any:
+        return self.buffer.gpu
+
+    @property
+    def stamp(self) -> int | None:
+        """The stamp of this part, as `Buffer.stamp`."""
+        return self.buffer._stamp_of(self.offset, self.size_in_bytes)
+
+    @property
+    def contents(self) -> Hashable:
+        """A value that changes with the bytes of this part, as `Buffer.contents`."""
+        return contents_of(self)
+
+    def _mark_computed(self) -> None:
+        """Record that a dispatch has changed this part."""
+        self.buffer._mark_computed(self.offset, self.size_in_bytes)
+
+
+Bound = DeviceMemory | Range
+
+
+def overlap(one: Bound, other: Bound) -> bool:
+    """Return whether two parts have a byte in common."""
+    return (one.buffer is other.buffer and one.offset < other.offset + other.size_in_bytes
+            and other.offset < one.offset + one.size_in_bytes)
+
+
+def contents_of(bound: Bound) -> Hashable:
+    """Return a part's stamp and place, as one write may have given many parts the same stamp; None if it has no stamp."""
+    stamp = bound.stamp
+    return None if stamp is None else (bound.buffer._serial, bound.offset, bound.size_in_bytes, stamp)
