@@ -182,13 +182,14 @@ class Execution:
             self.gpu.lock.is_computing = True
             try:
                 begin, made = time.perf_counter(), self.gpu.pipelines_made
-                given = [self._memory_of(name, values.get(name)) for name in self.inputs]
-                commands = self._prepared(values, self._is_verified and self._share.has_next())
-                for name, memory in zip(self.inputs, given):
-                    self._buffers[name]._put(memory)
+                given = {name: self._memory_of(name, values.get(name)) for name in self.inputs}
+                commands, buffers = self._prepared(values, self._is_verified and self._share.has_next()), self._buffers
+                for name, memory in given.items():
+                    buffers[name]._put(memory)
                 commands.execute()
-                self._tell(begin, made)
-                return {name: self._buffers[name]._take(shape, dtype) for name, (shape, dtype) in results.items()}
+                if self.gpu.pipelines_made > made:
+                    self._tell(begin, made)
+                return {name: buffers[name]._take(shape, dtype) for name, (shape, dtype) in results.items()}
             finally:
                 self.gpu.lock.is_computing = False
 
