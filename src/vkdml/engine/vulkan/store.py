@@ -10,6 +10,8 @@ import gc
 import logging
 import os
 import sys
+import threading
+from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import WeakSet, finalize
@@ -44,21 +46,16 @@ class _Entry(NamedTuple):
 class Store:
     """Values by key, each with its size in bytes. Not thread-safe: callers hold the device's lock.
 
-    leases: one for each user. size: bytes of all entries. limit: the most bytes that are kept between calls; one call may need
-    more.
+    leases: one for each user. size: bytes of all entries. memory: bytes of those that are device memory. limit: the most bytes
+    that are kept between calls; one call may need more.
     """
 
     def __init__(self, limit: int) -> None:
         self.leases: WeakSet[Lease] = WeakSet()
         self.limit = limit
         self._entries: dict[Hashable, _Entry] = {}  # the most recently used last
-        self.size = 0
+        self.size = self.memory = 0
         self._last_keys: object = None  # the keys of the last `use`, unless the order has changed since
-
-    @property
-    def memory(self) -> int:
-        """Bytes of the entries that are device memory."""
-        return sum(entry.size for entry in self._entries.values() if entry.is_memory)
 
     def get(self, key: Hashable, make: Callable[[], T], size: int | Callable[[], int], lease: Lease | None = None,
             is_memory: bool = False) -> T:
@@ -73,6 +70,7 @@ class Store:
             made = make()
             entry = _Entry(made, size() if callable(size) else size, is_memory, WeakSet())
             self.size += entry.size
+            self.memory += entry.size * is_memory
         self._entries[key] = entry
         if lease is not None:
             lease.keys[key] = None
@@ -91,7 +89,7 @@ class Store:
 
     def clear(self) -> None:
         """Drop everything, also after an interrupted call that left an inconsistent state."""
-        self._entries, self.size, self._last_keys = {}, 0, None
+        self._entries, self.size, self.memory, self._last_keys = {}, 0, 0, None
         for lease in list(self.leases):
             lease.keys.clear()
             lease.lost()
@@ -116,6 +114,7 @@ class Store:
     def _drop(self, key: Hashable) -> None:
         entry = self._entries.pop(key)
         self.size -= entry.size
+        self.memory -= entry.size * entry.is_memory
         kind = key[0] if isinstance(key, tuple) else key
         _log.info("dropped from the store: %s, %d bytes; %d of at most %d bytes are kept", kind, entry.size, self.size,
                   self.limit)
@@ -145,17 +144,22 @@ class Memory:
         if not text.isdecimal() or len(text) > _MOST_DIGITS:
             raise InvalidArgumentError("Device", "VKDML_MEMORY_BYTES", repr(text), "a whole number of bytes")
         self.limit = int(text)
-        self._sizes: dict[int, int] = {}  # bytes of each existing buffer, by its id
+        self._taken, self._freed, self._counting = 0, deque[int](), threading.RLock()
 
     @property
     def used(self) -> int:
         """Bytes of all buffers that exist."""
-        return sum(list(self._sizes.values()))  # list() is atomic: another thread may drop a buffer
+        with self._counting:
+            while self._freed:
+                freed = self._freed.popleft()
+                self._taken -= freed  # without a call, so that no signal's handler comes in between
+            return self._taken
 
     def take(self, buffer: object, size: int) -> None:
         """Count a new buffer until it is destroyed."""
-        self._sizes[id(buffer)] = size
-        finalize(buffer, self._sizes.pop, id(buffer), None).atexit = False
+        with self._counting:
+            self._taken += size
+        finalize(buffer, self._freed.append, size).atexit = False  # at any place, also within `used`: it takes no lock
 
     def has_room(self, sizes: Mapping[str, int]) -> bool:
         """Return whether buffers fit beside all that the store cannot drop. sizes: bytes by name, with those in the store."""
