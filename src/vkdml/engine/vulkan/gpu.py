@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import finalize
 
@@ -142,7 +142,9 @@ class Submission:
 
     def run(self) -> None:
         """Run it and wait for its end. Raises DriverError when the driver fails."""
-        with self._gpu.saying(self._new) if self._new else nullcontext():
+        if not self._new:
+            return self._driver.run(self._sequence)
+        with self._gpu.saying(self._new):
             self._driver.run(self._sequence)
         self._new.clear()
 

@@ -177,7 +177,8 @@ class Lock:
             self._lock = threading.RLock()
 
     def __enter__(self) -> None:
-        check()
+        if _parent_has_opened:
+            check()
         self._lock.acquire()
 
     def __exit__(self, *raised: object) -> None:
