@@ -38,7 +38,7 @@ SOUND = {
     ".gitignore": "/docs/api/\n/src/vkdml/spirv/\n",
     "docs/caches.md": CACHES,
     "README.md": "See `shaders/gpu/CELL.comp`, `gpu/*.comp`, `src/vkdml/{operators,faces}/`, `tests/test_a.py::test_b`, shaders/PATH.comp\n"
-                 "and, once made, docs/api/.\n```\nvkdml dispatch no/such/model.py\n```\nhttps://example.org/no/such.py\n",
+                 "and, once made, docs/api/.\n```\nvkdml run no/such/model.py\n```\nhttps://example.org/no/such.py\n",
     "src/vkdml/__init__.py": "from .faces.functional import gru\nfrom .operators import cells\n",
     "src/vkdml/cli.py": "from . import __version__, onnx\nimport json\ntests = 'pip install vkdml_lab or ./lab'; tests.values()  # docs/api/tests/a\n",
     "src/vkdml/errors.py": '"""Formats, Ways and Ones."""\ndef shown():\n    """Form of it, with what is in it."""\n',
