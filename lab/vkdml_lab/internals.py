@@ -17,7 +17,7 @@ from vkdml.engine.commands import Commands
 from vkdml.engine.trust import self_test
 from vkdml.engine.trust.choices import folder as folder_of_choices
 from vkdml.engine.trust.self_test import PLAIN_PROBLEMS, types_of
-from vkdml.engine.trust.trial import Meeting, Run, Trial, plans_of_test, random_memory, workgroups_meet
+from vkdml.engine.trust.trial import GridSync, Run, Trial, grid_sync_test, plans_of_test, random_memory
 from vkdml.engine.trust.tuner import ON, Tuner, likely
 from vkdml.engine.vulkan import driver, files, queries, structures, system
 from vkdml.engine.vulkan import gpu as devices
@@ -65,9 +65,9 @@ def plans_of_first_call(problem: Problem, info: DeviceInfo) -> dict[str, list[Pl
     """List the plans that a first call compiles on an unknown GPU, by their purpose."""
     target = Target(problem, info)
     timed = likely(target)
-    sizes = dict.fromkeys(tiling.loop.subgroup_size for tiling in timed if tiling.loop.schedule == PERSISTENT)
+    tested = {str(sync.facts): sync for tiling in timed if tiling.loop.schedule == PERSISTENT for sync in [GridSync.of(tiling)]}
     return {"its plan": [plan(problem, info)],
-            "meetings": [one for size in sizes for one in plans_of_test(info, Meeting(problem.cell, size))],
+            "grid-sync test": [one for sync in tested.values() for one in plans_of_test(info, sync)],
             "tuning": [plan_of(target, tiling) for tiling in timed]}
 
 

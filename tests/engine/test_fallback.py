@@ -83,7 +83,7 @@ def test_an_attempt_shares_its_submission(device, memory, merges, ran):
     assert scene.commands.counts[1] == 1
 
 
-def test_the_words_where_workgroups_meet_are_cleared_first(device, memory, merges, monkeypatch):
+def test_the_word_is_cleared_first(device, memory, merges, monkeypatch):
     scene = Scene(device, merges)
     scene.state.upload(np.full(4, 9, np.float32))
     scene.run(0, 0, 0, 0)
@@ -125,4 +125,4 @@ def test_attempts_that_share_their_words_all_count(device, memory, merges):
 def test_it_is_logged_that_one_gave_up(device, memory, merges, caplog, goes_on, text):
     Scene(device, merges, goes_on).run(1, 2, 3, 0)
     assert [(record.name, record.levelname) for record in caplog.records] == [("vkdml.engine.commands", "WARNING")]
-    assert caplog.text.endswith(f"workgroups did not meet in time: the fallback runs, {text}\n")
+    assert caplog.text.endswith(f"workgroups gave up waiting: the fallback runs, {text}\n")

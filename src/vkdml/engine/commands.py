@@ -64,15 +64,15 @@ class Attempts:
     def gave_up(self) -> None:
         self.timeouts += 1
         self.keep()
-        _log.warning("workgroups did not meet in time: the fallback runs, %s",
+        _log.warning("workgroups gave up waiting: the fallback runs, %s",
                      "this time" if self.goes_on else "and from now on at once")
 
 
 class _Attempt:
     """The execution of a plan that may give up. Its fallback does the same work, and is recorded when it is first needed.
 
-    If it gives up, it sets the word of a buffer that the plan names. That word and those behind it, where workgroups meet, must
-    be 0 when it starts. It leaves them 0 if it succeeds.
+    If it gives up, it sets the word of a buffer that the plan names. That word and those behind it must be 0 when it starts. It
+    leaves them 0 if it succeeds.
     """
 
     def __init__(self, gpu: Gpu, lease: Lease | None, plan: Plan, buffers: Mapping[str, Bound], attempts: Attempts) -> None:
