@@ -241,7 +241,7 @@ def test_who_waits_sees_that_another_has_given_up(device, mistaken, with_profile
     words, clear = [], _Attempt.clear
 
     def seen(attempt):
-        words.append(int(attempt.flags.host(np.uint32)[attempt.word]))
+        words.append(int(attempt.flag.host(np.uint32)[0]))
         clear(attempt)
 
     monkeypatch.setattr(_Attempt, "clear", seen)

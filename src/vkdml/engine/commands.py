@@ -71,26 +71,25 @@ class Attempts:
 class _Attempt:
     """The execution of a plan that may give up. Its fallback does the same work, and is recorded when it is first needed.
 
-    If it gives up, it sets the word of a buffer that the plan names. That word and those behind it must be 0 when it starts. It
-    leaves them 0 if it succeeds.
+    If it gives up, it sets the first word of a buffer that the plan names. The buffer must be 0 when it starts. It leaves it 0
+    if it succeeds.
     """
 
     def __init__(self, gpu: Gpu, lease: Lease | None, plan: Plan, buffers: Mapping[str, Bound], attempts: Attempts) -> None:
         assert plan.timed_out
-        name, self.word = plan.timed_out
-        self.flags, self.attempts = buffers[name].buffer, attempts
+        self.flag, self.attempts = buffers[plan.timed_out].buffer, attempts
         self.tried = _recorded(gpu, lease, plan.execute, buffers)
-        self.tried.readback(self.flags, 4 * (self.word + 1))
+        self.tried.readback(self.flag, 4)
         self.fallback = cache(partial(_recorded, gpu, lease, plan.fallback, buffers))
         self.writes = frozenset(buffers[name] for dispatch in plan.execute + plan.fallback for name in dispatch.writes)
 
     def clear(self) -> None:
-        """Make the words 0."""
-        self.flags.upload(np.zeros(self.flags.size_in_bytes // 4 - self.word, np.uint32), 4 * self.word)
+        """Make the buffer 0."""
+        self.flag.upload(np.zeros(self.flag.size_in_bytes // 4, np.uint32))
 
     def gave_up(self) -> bool:
-        """Return whether it has given up, or another attempt whose words are the same has; count that."""
-        gave_up = bool(self.flags._take((1,), np.uint32, 4 * self.word)[0])
+        """Return whether it has given up, or another attempt with the same buffer has; count that."""
+        gave_up = bool(self.flag._take((1,), np.uint32)[0])
         if gave_up:
             self.attempts.gave_up()
         return gave_up
@@ -102,7 +101,7 @@ class _Attempt:
             self.fallback().execute()
 
 
-_clear: WeakSet[Buffer] = WeakSet()  # buffers in which the words of attempts are 0
+_clear: WeakSet[Buffer] = WeakSet()  # buffers of attempts that are 0
 
 _Step = Operation | _HostCall | _Packing | _Attempt
 
@@ -268,9 +267,9 @@ class Commands:
         """Run the submissions and calls. If an attempt gives up, run all again with fallbacks, unless calls have done so."""
         attempts = [attempt for attempt in self._attempts if attempt.attempts.is_worthwhile]
         for attempt in attempts:
-            if attempt.flags not in _clear:
+            if attempt.flag not in _clear:
                 attempt.clear()
-        flags = {attempt.flags for attempt in attempts}
+        flags = {attempt.flag for attempt in attempts}
         _clear.difference_update(flags)  # until all have succeeded
         for run in self._submissions(due).runs:
             run()

@@ -72,7 +72,7 @@ class OperatorMemory:
 class Plan:
     """The dispatches that run an operator on a device: initialize packs the weights, execute runs the operator.
 
-    internal: bytes of each buffer that is not the user's. timed_out: the buffer, and its word, that report that execute gave
+    internal: bytes of each buffer that is not the user's. timed_out: the buffer whose first word reports that execute gave
     up; then fallback runs the operator. tiling: how it is run. seconds: of an execution, by the model. Both are None for an
     operator without a time loop.
     """
@@ -81,7 +81,7 @@ class Plan:
     execute: tuple[Dispatch, ...]
     internal: dict[str, int]
     fallback: tuple[Dispatch, ...] = ()
-    timed_out: tuple[str, int] | None = None
+    timed_out: str | None = None
     tiling: Tiling | None = None
     seconds: float | None = None
 
@@ -144,7 +144,7 @@ def plan_of(target: Target, tiling: Tiling) -> Plan:
     built = Plan(pack(target, tiling), time_loop(target, tiling), tiling.internal, tiling=tiling,
                  seconds=tiling.run_seconds(target))
     if tiling.loop.schedule == PERSISTENT:
-        built = replace(built, fallback=time_loop(target, fallbacks(target, tiling)[0]), timed_out=(GAVE_UP, 0))
+        built = replace(built, fallback=time_loop(target, fallbacks(target, tiling)[0]), timed_out=GAVE_UP)
     check_limits(target.problem, target.info, built)
     return built
 

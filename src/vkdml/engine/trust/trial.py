@@ -64,15 +64,15 @@ class Run:
     """Runs a trial's problem with a plan, any number of times. It packs the weights once."""
 
     def __init__(self, trial: Trial, plan: Plan) -> None:
-        flagged = plan.timed_out[0] if plan.timed_out else None
-        trial.gpu.memory.free(sum(trial.gpu.bytes_of(size, name == flagged) for name, size in plan.internal.items()))
-        own = trial.gpu.made(lambda: {name: Buffer(trial.gpu, size, name == flagged) for name, size in plan.internal.items()})
+        gpu, internal = trial.gpu, plan.internal.items()
+        gpu.memory.free(sum(gpu.bytes_of(size, name == plan.timed_out) for name, size in internal))
+        own = gpu.made(lambda: {name: Buffer(gpu, size, name == plan.timed_out) for name, size in internal})
         buffers = {**trial.buffers, **own}
-        packing = Commands(trial.gpu)
+        packing = Commands(gpu)
         packing.record(plan.initialize, buffers)
         packing.execute()
         self._attempts = Attempts()
-        self._commands = Commands(trial.gpu)
+        self._commands = Commands(gpu)
         self._commands.execution(plan, buffers, self._attempts)
 
     def execute(self) -> None:
