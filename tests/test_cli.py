@@ -16,23 +16,12 @@ from vkdml.engine.trust import choices, tuner
 from vkdml.engine.vulkan import gpu
 
 ROOT = Path(__file__).parents[1]
-ACTIVATION = {
-    "resources": {"x": {"initialValuesDataType": "FLOAT32", "initialValues": [1, -2, "nan", "inf"]},
-                  "y": {"initialValuesDataType": "FLOAT32", "initialValues": {"valueCount": 4, "value": 0}}},
-    "dispatchables": {"relu": {"type": "ACTIVATION_RELU", "desc": {
-        "InputTensor": {"DataType": "FLOAT32", "Sizes": [4]}, "OutputTensor": {"DataType": "FLOAT32", "Sizes": [4]}}}},
-    "commands": [{"type": "dispatch", "dispatchable": "relu", "bindings": {"InputTensor": "x", "OutputTensor": "y"}},
-                 {"type": "print", "resource": "y"}]}
 
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    """The current folder, with DxDispatch models."""
+    """The current folder, with an input and what is no model."""
     monkeypatch.chdir(tmp_path)
-    outside = {"x": {"initialValues": {"sourcePath": "../x.npy"}}, "y": ACTIVATION["resources"]["y"]}
-    (tmp_path / "inner").mkdir()
-    for name, changes in {"relu": {}, "bad": {"commands": [{"type": "print", "resource": "z"}]}, "inner/file": {"resources": outside}}.items():
-        Path(f"{name}.json").write_text(json.dumps(ACTIVATION | changes))
     np.save("x.npy", np.zeros(4, np.float32))
     Path("gru.onnx").touch()
 
@@ -88,29 +77,12 @@ def test_devices_tell_what_is_kept_of_gpus(capsys, device, monkeypatch, tmp_path
     assert f"What was measured is in {tmp_path}/vkdml/tuning: 1 files" in out
 
 
-def test_dispatch(capsys, files, device):
-    code, out, _ = run(capsys, "dispatch", "relu.json", "-i", "3")
-    first, second, third = out.splitlines()
-    assert (code, first, third) == (0, f"Running on '{device.info.name}'", "Resource 'y': 1, 0, nan, inf")
-    assert second.startswith("Dispatch 'relu': 3 iterations, ")
-    code, out, _ = run(capsys, "dispatch", "relu.json", "--json")
-    dispatched, printed = json.loads(out, parse_constant=pytest.fail)["results"]
-    assert (code, len(dispatched["milliseconds"]), printed) == (
-        0, 1, {"type": "print", "resource": "y", "values": [1, 0, "nan", "inf"]})
-    assert run(capsys, "dispatch", "inner/file.json", "--allow-outside")[0] == 0
-
-
 @pytest.mark.device
 @pytest.mark.parametrize(("arguments", "code", "message"), [
     (("fly",), 2, "invalid choice: 'fly'"),
     (("run",), 2, "required: model"),
-    (("dispatch", "relu.json", "-i", "0"), 2, "'0' is not a positive whole number"),
-    (("dispatch", "relu.json", "-i", "9" * 5000), 2, "is not a positive whole number"),
-    (("dispatch", "gru.onnx"), 1, "vkdml: dispatch: model: found gru.onnx; expected a DxDispatch model, .json; `vkdml run` runs ONNX models"),
-    (("dispatch", "bad.json"), 1, "vkdml: model: commands.0..resource"),
-    (("dispatch", "relu.json", "--device", "9"), 1, "vkdml: no Vulkan device '9'"),
-    (("dispatch", "relu.json", "--max-bytes", "32"), 1, "vkdml: model: dispatchables.relu: found 64 bytes"),
-    (("dispatch", "inner/file.json"), 1, "vkdml: model: resources.x.initialValues.sourcePath: found ../x.npy"),
+    (("explain", "gru-1x1x1x1", "--device", "9"), 1, "vkdml: no Vulkan device '9'"),
+    (("explain", "gru.onnx", "-T", "9" * 5000), 2, "is not a positive whole number"),
 ])
 def test_errors_and_exit_codes(capsys, files, arguments, code, message):
     found, out, err = run(capsys, *arguments)
@@ -127,7 +99,7 @@ def test_a_missing_package_is_one_line(capsys, files, monkeypatch):
                            "pip install 'ml_dtypes>=0.4' 'onnx>=1.23' 'onnxruntime>=1.25'\n")
 
 
-@pytest.mark.parametrize("name", ["conformance", "dispatch", "gpu-report", "radeon", "reproduce"])
+@pytest.mark.parametrize("name", ["conformance", "gpu-report", "radeon", "reproduce"])
 def test_commands_of_the_laboratory_say_how_to_install_it(capsys, monkeypatch, name):
     monkeypatch.setattr(cli, "entry_points", lambda **_: ())
     assert run(capsys, name, "--json") == (
@@ -135,6 +107,11 @@ def test_commands_of_the_laboratory_say_how_to_install_it(capsys, monkeypatch, n
         f"pip install ./lab, else pip install vkdml_lab-{vkdml.__version__}-py3-none-any.whl\n")
     code, out, _ = run(capsys, "--help")
     assert (code, f"\n    {name}" in out) == (0, True)
+
+
+def test_json_has_no_infinities_and_nan(capsys):
+    cli.common.print_json({"a": [1.5, float("nan"), float("inf")]})
+    assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == {"a": [1.5, "nan", "inf"]}
 
 
 def test_light_imports():

@@ -43,11 +43,7 @@ def run_shell(code):
     subprocess.run(["bash", "-euc", code], check=True, env={**os.environ, "PATH": path}, stdout=subprocess.DEVNULL)
 
 
-def write_model(code):
-    Path("model.json").write_text(code)
-
-
-RUN = {"python": run_python, "sh": run_shell, "json": write_model}
+RUN = {"python": run_python, "sh": run_shell}
 EXAMPLES = {(document, section): blocks for document in WITH_EXAMPLES for section, blocks in sections(document).items() if blocks}
 
 
@@ -74,7 +70,7 @@ def test_each_kind_of_user_has_an_example():
         ("docs/correctness.md", "Checking calls"): ["python"],
         ("docs/faces/cli.md", "Commands"): ["sh"], ("docs/faces/directml.md", "A GRU, executed again and again"): ["python"],
         ("docs/faces/directml.md", "Many tensors in one buffer"): ["python"], ("docs/faces/directml.md", "A graph"): ["python"],
-        ("docs/faces/dxdispatch.md", "An RNN"): ["json", "sh"], ("docs/faces/numpy.md", "A bidirectional GRU"): ["python"],
+        ("docs/faces/numpy.md", "A bidirectional GRU"): ["python"],
         ("docs/faces/numpy.md", "A layer that holds its weights"): ["python"],
         ("docs/faces/numpy.md", "A sequence that comes in pieces"): ["python"],
         ("docs/faces/onnx.md", "A model"): ["python", "sh"], ("docs/faces/onnx.md", "In onnxruntime's own sessions"): ["python"], ("docs/faces/onnx.md", "A single node"): ["python"],

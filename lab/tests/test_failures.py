@@ -15,7 +15,7 @@ from vkdml_lab.suite.support import check, drawn_case, make_desc, run_on_device
 RAN = {"schedule": "stepped", "kernels": ["cpu/lstm_lanes"], "options": {"schedule": "stepped", "rows": 2}}
 WRONG = {"tensor": "OutputSequenceTensor", "at": [0, 1, 3, 2], "axes": ["t", "direction", "row", "unit"], "said": "found 0, expected 1",
          "count": 12, "elements": 60, "kind": "0"}
-AGAIN = {"runs": {"the same wrong bits": 2, "right": 1}, "ways": {"sequence": "right", "stepped": "refused", "flow": "right"}}
+AGAIN = {"runs": {"the same wrong bits": 2, "right": 1}, "ways": {"sequence": "right", "stepped": "refused", "persistent": "right"}}
 
 
 def made_up(number, is_wrong, features=(), operator="LSTM", sizes=(3, 2, 4, 5), **more):
@@ -30,7 +30,7 @@ def test_a_failure_is_described():
         "`tests/test_a.py::test[3]`", "", "- LSTM: T 3",
         "- stepped; kernels cpu/lstm_lanes; Options(schedule=stepped, rows=2)",
         "- OutputSequenceTensor: 12 of 60 wrong (all of them 0), the first at t 0, direction 1, row 3, unit 2: found 0, expected 1",
-        "- 2 more runs: the same wrong bits; 1 more run: right; sequence, flow: right", "- repeat: `vkdml reproduce x`"]
+        "- 2 more runs: the same wrong bits; 1 more run: right; sequence, persistent: right", "- repeat: `vkdml reproduce x`"]
 
 
 def test_an_exception_keeps_its_text_in_short():

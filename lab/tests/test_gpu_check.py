@@ -108,8 +108,8 @@ def test_a_driver_that_ends_is_started_again(compiler):
 # Demands
 
 def part(gpu="rx7900xtx", case=ONE_ROW, plan=PERSISTENT, error="", **figures):
-    dispatch = Dispatch("gpu/gru_flow", {"WORKGROUP": 128}, {}, (), (2, 3, 4))
-    return Part(GPUS[gpu], case, plan, dispatch, Pipeline("gpu/gru_flow", 1.0, error, 32, figures), None, None)
+    dispatch = Dispatch("gpu/gru_persistent", {"WORKGROUP": 128}, {}, (), (2, 3, 4))
+    return Part(GPUS[gpu], case, plan, dispatch, Pipeline("gpu/gru_persistent", 1.0, error, 32, figures), None, None)
 
 
 def counted(counts):
@@ -132,7 +132,7 @@ def test_what_breaks_a_demand(broken, what):
 
 
 @pytest.mark.parametrize(("kernel", "waits"), [
-    ("gpu/gru_flow", True), ("gpu/lstm_flow_coherent", True), ("gpu/gru_stepped", False), ("gpu/gru", False)])
+    ("gpu/gru_persistent", True), ("gpu/lstm_persistent_coherent", True), ("gpu/gru_stepped", False), ("gpu/gru", False)])
 def test_variants_are_counted(kernel, waits):
     """What a kernel shares is looked at under any name that a variant may have."""
     one, constants = part(), {"WORKGROUP": 128, "PHASES": 1, "GATES": 3, "ROWS": 1, "COLUMN_GROUPS": 4, "TILE_VECS": 64}
@@ -209,7 +209,7 @@ def test_what_a_first_call_compiles():
             return made.setdefault(key, Pipeline(dispatch.kernel, 1000.0))
 
     found = measure.first_call(Compiling(), DEVICES["RX 7900 XTX"], ONE_ROW)
-    assert list(found) == ["its plan", "meetings", "tuning", "all"]
+    assert list(found) == ["its plan", "grid-sync test", "tuning", "all"]
     assert all(found.values())
     assert found["all"] == len(made) < 30
 

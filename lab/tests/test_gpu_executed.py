@@ -19,9 +19,9 @@ from vkdml_lab.gpu.model import estimate
 from vkdml_lab.gpu.steps import LoopStep
 
 SUBGROUPS, LOOKS, TRIPS = 4, 3, 10
-PIPELINE = Pipeline("gpu/gru_flow", 1.0, "", 32, {"subgroups": 16}, True, AMD)
+PIPELINE = Pipeline("gpu/gru_persistent", 1.0, "", 32, {"subgroups": 16}, True, AMD)
 STEP = LoopStep(True, (TRIPS,))
-PART = Part(GPU, Case("gru", (5, 1, 64, 64)), PERSISTENT, Dispatch("gpu/gru_flow", {"WORKGROUP": 64}, {}, (), (2, 1, 1)), PIPELINE,
+PART = Part(GPU, Case("gru", (5, 1, 64, 64)), PERSISTENT, Dispatch("gpu/gru_persistent", {"WORKGROUP": 64}, {}, (), (2, 1, 1)), PIPELINE,
             STEP, estimate(GPU, PIPELINE, STEP, 2, 64))
 
 

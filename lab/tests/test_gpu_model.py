@@ -136,7 +136,7 @@ LOAD_OF_ALL = 128 * 3 * 16  # bytes of a load of each gate in a workgroup's invo
 @pytest.mark.parametrize(("kernel", "step", "weights", "loaded"), [
     ("gpu/gru", LoopStep(True, (64, 2), passes=128, own_loads=1, in_loop=True), 64 * 6, 64 * 6),
     ("gpu/gru_stepped", LoopStep(False, (8, 2), waits=2 * DISPATCH_SECONDS, passes=16, own_loads=1, in_loop=True), 8, 2 + 8 * 6),
-    ("gpu/lstm_flow", LoopStep(True, (8, 2), wait_cycles=1500, passes=16, own_loads=1, in_loop=True), 6, 8 * 6)])
+    ("gpu/lstm_persistent", LoopStep(True, (8, 2), wait_cycles=1500, passes=16, own_loads=1, in_loop=True), 6, 8 * 6)])
 def test_steps(kernel, step, weights, loaded):
     assert step_of(dispatch(kernel)) == replace(step, weights=weights * LOAD_OF_ALL, loaded=loaded * LOAD_OF_ALL, **SHARES)
     assert step_of(dispatch(kernel, ROWS=32)).finishing == 1
@@ -153,7 +153,7 @@ def test_weights_that_no_cache_holds_come_from_memory():
 
 
 def test_loops_that_run_once_are_none():
-    assert step_of(dispatch("gpu/gru_flow", REGISTER_LOADS=4)).trips == (8,)
+    assert step_of(dispatch("gpu/gru_persistent", REGISTER_LOADS=4)).trips == (8,)
     assert step_of(dispatch("gpu/gru", WORKGROUP=8192, REGISTER_LOADS=8)) == LoopStep(
         True, (), passes=2, own_loads=1, streams=False, **SHARES)
 

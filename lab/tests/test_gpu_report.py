@@ -306,8 +306,8 @@ def test_a_slow_device_has_fewer_runs(device, monkeypatch):
 
 
 def test_a_test_that_tests_nothing_has_not_passed(device):
-    """Processors have no plans that wait: the test of meetings has nothing to run there."""
-    assert all("meet" not in row and row["not checked"] for step in schedules.meetings(device.gpu) for row in step.run())
+    """Processors have no plans that wait: the grid-sync test has nothing to run there."""
+    assert all("passed" not in row and row["not checked"] for step in schedules.grid_sync_tests(device.gpu) for row in step.run())
 
 
 # The others

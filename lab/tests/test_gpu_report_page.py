@@ -108,18 +108,18 @@ def test_what_is_missing_and_how_results_come_back():
                     "beside 1 ms for computing them.")
 
 
-# Meetings and the model
+# The grid-sync test and the model
 
-def test_meetings_and_the_model():
-    rows = [{"schedule": "persistent", "meet": True}, {"schedule": "persistent", "meet": False},
+def test_the_grid_sync_test_and_the_model():
+    rows = [{"schedule": "persistent", "passed": True}, {"schedule": "persistent", "passed": False},
             schedule("stepped", 10.0, 10.0), schedule("sequence", 40.0, 20.0), schedule("persistent", 2.0, 2.2, **{"gave up": 3})]
     assert model.sentences(GPUS["RTX 3090"], rows)[:3] == [
-        "**Do workgroups meet?** The test fails, and 3 of 50 runs gave up.",
+        "**May workgroups wait for each other?** The grid-sync test fails, and 3 of 50 runs gave up.",
         "**Which schedule is the fastest?** *persistent* in 1 of 1 problems.",
         "**How far is the model off?** A step takes 1 times as long as it says at the median: *stepped* 1 (1 to 1), *sequence* 2 (2 to 2), "
         "*persistent* 0.91 (0.91 to 0.91)."]
     assert model.sentences(GPUS["RTX 3090"], []) == [
-        "**Do workgroups meet?** Not tested.", "**Which schedule is the fastest?** Not checked.",
+        "**May workgroups wait for each other?** Not tested.", "**Which schedule is the fastest?** Not checked.",
         "**How far is the model off?** Not checked.",
         "**What should the table of GPUs say?** Not checked: nothing could be fitted to 0 runs."]
 
@@ -134,7 +134,7 @@ def test_answers_stand_before_any_table(device):
         found(PEERS, both((100, 1, 256, 2.0))), found(CEILINGS, done=0, steps=0),
         found(CANDIDATES, [{"choice": "model and tuner", "over the best": 0.1}])], False)
     before = page[:page.index("\n|")]
-    for question in ("Is it right here? Yes", "Beside onnxruntime on this machine's CPU", "Do workgroups meet?", "Which schedule is the fastest?",
+    for question in ("Is it right here? Yes", "Beside onnxruntime on this machine's CPU", "May workgroups wait for each other?", "Which schedule is the fastest?",
                      "How far is the model off?", "Does it choose well?", "ceilings: not begun"):
         assert question in before
     assert "nothing here is about a GPU" in before

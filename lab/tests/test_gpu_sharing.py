@@ -170,7 +170,7 @@ def test_atomics_of_elements(compiler):
     assert atomics_of_elements(code(text), False) == 2
     assert atomics_of_elements(code(f"{head}\n{body}{body}"), False) == 2, "two elements"
     assert atomics_of_elements(code(text.replace("and", "or")), False) == 2, "other atomics count, too"
-    assert atomics_of_elements(code(text.replace("and", "add")), True) == 0, "a kernel that meets has its own"
+    assert atomics_of_elements(code(text.replace("and", "add")), True) == 0, "a kernel that waits has its own"
     assert atomics_of_elements(code(f"{head}\n"), False) == 0
 
 

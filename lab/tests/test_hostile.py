@@ -21,7 +21,7 @@ def test_kernels_are_right_on_a_hostile_device(mode, seed):
 def test_every_kernel_is_drawn(mode):
     left = {name for name in compile_shaders.kernels() if not name.startswith("cpu/")}
     if mode == "weak":
-        left = {name for name in left if name.endswith(("_flow", "_flow_coherent"))}
+        left = {name for name in left if name.endswith(("_persistent", "_persistent_coherent"))}
     for seed in range(600):
         plan = modes.draw(mode, seed).plan
         left -= {dispatch.kernel for dispatch in plan.initialize + plan.execute}

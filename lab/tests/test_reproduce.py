@@ -69,7 +69,7 @@ def test_a_dump_replays(tmp_path, capsys):
 @pytest.mark.parametrize("case", [
     "test_reference.py::test_schedule[plain stepped-GRU]", "test_reference.py::test_random_problem[4]",  # float64
     "test_reference.py::test_schedule[plain persistent chunked-GRU]",
-    "test_reference.py::test_random_problem[37]", "test_gpu_kernels.py::test_each_way_is_right_and_gives_the_same_bits[flow-GRU in float16]",
+    "test_reference.py::test_random_problem[37]", "test_gpu_kernels.py::test_each_way_is_right_and_gives_the_same_bits[persistent-GRU in float16]",
     "test_plain.py::test_gemm[3]", "test_plain.py::test_slices[5]", "test_elementwise.py::test_random[9]",
     "test_onnxruntime.py::test_random_node[5]", "test_onnx_backend.py::OnnxBackendNodeModelTest::test_gru_defaults_cpu",
     "test_isolation.py::test_the_same_bits_each_time_and_rows_apart[stepped-GRU-float32]"])

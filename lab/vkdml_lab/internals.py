@@ -10,14 +10,14 @@ from contextlib import AbstractContextManager
 from unittest.mock import patch
 
 # Arguments and output of commands
-from vkdml.cli.common import DEVICE, add_common, count, existing_file, print_json, read_npy
+from vkdml.cli.common import DEVICE, count
 
 # Devices, kernels, recorded commands; plans tried on a problem's tensors; the tuner, and the folder of its choices
 from vkdml.engine.commands import Commands
 from vkdml.engine.trust import self_test
 from vkdml.engine.trust.choices import folder as folder_of_choices
 from vkdml.engine.trust.self_test import PLAIN_PROBLEMS, types_of
-from vkdml.engine.trust.trial import Meeting, Run, Trial, plans_of_test, random_memory, workgroups_meet
+from vkdml.engine.trust.trial import GridSync, Run, Trial, grid_sync_test, plans_of_test, random_memory
 from vkdml.engine.trust.tuner import ON, Tuner, likely
 from vkdml.engine.vulkan import driver, files, queries, structures, system
 from vkdml.engine.vulkan import gpu as devices
@@ -25,25 +25,22 @@ from vkdml.engine.vulkan import spirv as kernels
 from vkdml.engine.vulkan.gpu import KP_VERSION, Gpu, Kernel, Submission, open_device, select_device
 from vkdml.engine.vulkan.spirv import load as load_kernel
 from vkdml.engine.vulkan.spirv import of_spirv
-from vkdml.engine.weights import Contents, Snapshot
 
 # Planning: a problem on a device has candidates (tilings), one of which becomes a plan, which is a list of dispatches
 from vkdml.faces import functional, sessions
-from vkdml.faces.directml.binding import Compiled, Dispatchable
+from vkdml.faces.directml.binding import Compiled
 
 # Operators: the tables of cells, activations and element types, and checked problems
 from vkdml.operators.activations import BY_DESC as ACTIVATIONS
 from vkdml.operators.cells import BY_DESC as CELLS
 from vkdml.operators.cells import GRU, LSTM, RNN, Cell
-from vkdml.operators.checks import MAX_TENSOR_BYTES, OPERATOR_TYPES, CheckedOperator, Tensor, ceil_div, round_up
+from vkdml.operators.checks import Tensor, ceil_div, round_up
 from vkdml.operators.correctness import differences, with_sequence
 from vkdml.operators.element_types import ALL as ELEMENT_TYPES
-from vkdml.operators.element_types import FLOAT32, FLOAT64, ITEMSIZES, ElementType
-from vkdml.operators.graph_checks import check_graph, nodes_of
-from vkdml.operators.header import descs, device_descs
+from vkdml.operators.element_types import FLOAT32, FLOAT64, ElementType
+from vkdml.operators.header import descs
 from vkdml.operators.plain_problem import MovedProblem, PlainProblem
 from vkdml.operators.problem import Problem, from_desc
-from vkdml.operators.table import from_desc as from_any_desc
 from vkdml.planning import families
 from vkdml.planning.device_info import DeviceInfo
 from vkdml.planning.dispatches import Dispatch
@@ -68,9 +65,9 @@ def plans_of_first_call(problem: Problem, info: DeviceInfo) -> dict[str, list[Pl
     """List the plans that a first call compiles on an unknown GPU, by their purpose."""
     target = Target(problem, info)
     timed = likely(target)
-    sizes = dict.fromkeys(tiling.loop.subgroup_size for tiling in timed if tiling.loop.schedule == PERSISTENT)
+    tested = {str(sync.facts): sync for tiling in timed if tiling.loop.schedule == PERSISTENT for sync in [GridSync.of(tiling)]}
     return {"its plan": [plan(problem, info)],
-            "meetings": [one for size in sizes for one in plans_of_test(info, Meeting(problem.cell, size))],
+            "grid-sync test": [one for sync in tested.values() for one in plans_of_test(info, sync)],
             "tuning": [plan_of(target, tiling) for tiling in timed]}
 
 

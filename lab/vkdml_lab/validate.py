@@ -72,9 +72,9 @@ _RACES = _GPU_ASSISTED + """khronos_validation.gpuav_shared_memory_data_race = t
 khronos_validation.gpuav_descriptor_checks = false
 """
 # Each kernel for GPUs, for elements of 32 and of 16 bits
-GPU_WAYS = ["sequence, turns", "stepped, all kept", "flow, in chunks"]
+GPU_WAYS = ["sequence, turns", "stepped, all kept", "persistent, in chunks"]
 GPU_CASES = ["GRU of one", "GRU in float16", "LSTM", "LSTM in float16", "RNN", "RNN in bfloat16"]
-_SAME, _COHERENT = "test_each_way_is_right_and_gives_the_same_bits", "test_flow_by_coherent_loads_gives_the_same_bits"
+_SAME, _COHERENT = "test_each_way_is_right_and_gives_the_same_bits", "test_coherent_loads_give_the_same_bits"
 GPU_KERNELS = [f"lab/vkdml_lab/suite/test_gpu_kernels.py::{test}[{way}-{case}]" for case in GPU_CASES
                for test, way in [*((_SAME, way) for way in GPU_WAYS), (_COHERENT, GPU_WAYS[-1])]]
 PROJECTION = ["lab/vkdml_lab/suite/test_gpu_projection.py", "-m", "not thorough"]

@@ -1,6 +1,6 @@
 // Prepares the state that parts exchange for a dispatch of the time loop. Before the first step it stores the initial states and
-// zeros in the padding of H. In flow it marks the words to come, and before a later chunk copies the last h of the chunk before to
-// the first slot. Workgroups: x share the vec4s of all directions and rows, y the slots.
+// zeros in the padding of H. In *persistent* it marks the words to come, and before a later chunk copies the last h of the chunk
+// before to the first slot. Workgroups: x share the vec4s of all directions and rows, y the slots.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "../common/problem.glsl"
@@ -27,7 +27,7 @@ void begin_vec(uint i)
         if (first + u < HIDDEN) {
             if (HAS_INITIAL_H != 0) h[u] = published(LOAD_ELEMENT(initial_h, PLACE_OF(initial_h, row, first + u)));
             if (HAS_INITIAL_C != 0) c[u] = floatBitsToUint(LOAD_ELEMENT(initial_c, PLACE_OF(initial_c, row, first + u)));
-            if (IN_FLOW != 0) to_come[u] = NOT_THERE;
+            if (IS_PERSISTENT != 0) to_come[u] = NOT_THERE;
         }
     // The workgroup that will reset the last slot copies it to the first one before that.
     uint start = OWN_VECTORS * stride + i, slots = gl_NumWorkGroups.y;

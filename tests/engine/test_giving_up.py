@@ -8,12 +8,16 @@ import pytest
 
 import vkdml
 from vkdml.engine.execution import Execution, Node
+from vkdml.engine.trust import trial
+from vkdml.engine.trust.tuner import Tuner
 from vkdml.engine.vulkan import spirv
 from vkdml.engine.vulkan.driver import Driver
 from vkdml.engine.vulkan.gpu import Submission
 from vkdml.operators import cells, reference
 from vkdml.operators.problem import from_desc
 from vkdml.planning.options import PERSISTENT, Options
+from vkdml.planning.size_classes import Sizes
+from vkdml_lab.suite.devices import make_problem
 from vkdml_lab.suite.support import make_desc, random_arrays, tensor
 
 T, B, H = 4, 2, 8
@@ -27,8 +31,8 @@ SOME = [(), ("rnn",), ("gru",), ("lstm",), ("rnn", "lstm"), tuple(LAYERS)]
 def in_vain(tmp_path_factory):
     """Kernels in which all waits are in vain, so that they give up and go on with whatever is there, by name."""
     compiler = pytest.importorskip("tools.compile_shaders", reason="the sources of the shaders are not in the wheel")
-    made = compiler.mistaken(tmp_path_factory.mktemp("shaders"), "gpu/flow.glsl", "is_there = true;",
-                             "is_there = false; atomicOr(meeting, 2);", {f"gpu/{name}_flow" for name in LAYERS}.__contains__)
+    made = compiler.mistaken(tmp_path_factory.mktemp("shaders"), "gpu/persistent.glsl", "is_there = true;",
+                             "is_there = false; atomicOr(gave_up, 2);", {f"gpu/{name}_persistent" for name in LAYERS}.__contains__)
     return {name: spirv.of_spirv(name, code) for name, code in made.items()}
 
 
@@ -38,7 +42,7 @@ def giving_up(in_vain, monkeypatch):
     right = spirv.load
 
     def make(names):
-        wrong = {f"gpu/{name}_flow" for name in names}
+        wrong = {f"gpu/{name}_persistent" for name in names}
         monkeypatch.setattr(spirv, "load", lambda name: in_vain[name] if name in wrong else right(name))
     return make
 
@@ -188,3 +192,15 @@ def test_each_call_of_the_driver_may_fail(device, memory, giving_up, monkeypatch
     gc.collect()
     assert device.gpu.memory.used == used
     assert place > (1 if is_recorded else 20)
+
+
+@pytest.mark.parametrize("names", [(), LAYERS], ids=["they work", "they give up"])
+def test_coherent_loads_are_tried_where_volatile_ones_give_up(tuned, giving_up, monkeypatch, names):
+    """By the grid-sync test of one part, in which nothing depends on what runs at once."""
+    monkeypatch.setattr(trial, "_HIDDEN", (H,))
+    monkeypatch.setattr(trial, "_RUNS", {Sizes(9, 1): 2, Sizes(5, 20): 2})
+    giving_up(names)
+    for name, cell in LAYERS.items():
+        plan = Tuner(tuned.gpu).plan(make_problem(12, 1, 16, 64, cell=cell), Options(), "off")
+        expected = f"gpu/{name}_persistent{'_coherent' * bool(names)}"
+        assert expected in {dispatch.kernel for dispatch in plan.execute}

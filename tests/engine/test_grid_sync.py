@@ -1,4 +1,4 @@
-"""The test of meetings sees what would go wrong if workgroups that wait for each other did not meet."""
+"""The grid-sync test sees what would go wrong if workgroups that wait for each other did not run at once, or see each other's stores."""
 
 from dataclasses import replace
 from itertools import count
@@ -15,9 +15,9 @@ from vkdml.engine.trust.trial import (
     NONE_MAY_WAIT,
     OTHER_BITS,
     SAME_BITS,
-    Meeting,
+    GridSync,
+    grid_sync_test,
     plans_of_test,
-    workgroups_meet,
 )
 from vkdml.operators.cells import GRU, LSTM
 from vkdml.planning.options import Options
@@ -41,10 +41,10 @@ def small(tuned, monkeypatch):
 
 @pytest.fixture
 def without_waiting(small, monkeypatch):
-    """In one workgroup: whether several meet is a matter of what else the machine does."""
+    """In one workgroup: whether several run at once is a matter of what else the machine does."""
     asked = []
 
-    def in_sequence(info, problem, meeting, measured=None):
+    def in_sequence(info, problem, sync, measured=None):
         asked.append((problem.cell.name, problem.steps, problem.batch, measured and measured.step_seconds > 0))
         return trial._alone(info, problem)
 
@@ -54,7 +54,7 @@ def without_waiting(small, monkeypatch):
 
 @pytest.mark.parametrize("cell", [GRU, LSTM], ids=lambda cell: cell.name)
 def test_what_agrees_passes(small, without_waiting, cell):
-    assert workgroups_meet(small, Meeting(cell)) == SAME_BITS
+    assert grid_sync_test(small, GridSync(cell)) == SAME_BITS
     assert without_waiting[3:] == [(cell.name, 9, 1, None), (cell.name, 5, 20, True), (cell.name, 30, 1, True)]
 
 
@@ -90,7 +90,7 @@ def test_wrong_numbers_are_seen(small, without_waiting, with_results, first):
             result[EXPONENT] ^= 1
 
     with_results(change)
-    verdict = workgroups_meet(small, Meeting(GRU))
+    verdict = grid_sync_test(small, GridSync(GRU))
     assert not verdict.passed
     assert verdict.found.startswith("wrong numbers: OutputSequenceTensor: ")
 
@@ -101,7 +101,7 @@ def test_another_rounding_in_all_runs_passes(small, without_waiting, with_result
         result[LOWEST] ^= 1
 
     with_results(change)
-    assert workgroups_meet(small, Meeting(cell)) == OTHER_BITS
+    assert grid_sync_test(small, GridSync(cell)) == OTHER_BITS
 
 
 @pytest.mark.parametrize("others", [range(1), range(1, 2), range(RUNS, 3 * RUNS), range(2 * RUNS, 3 * RUNS), range(2 * RUNS)],
@@ -111,37 +111,37 @@ def test_another_rounding_in_some_runs_is_seen(small, without_waiting, with_resu
         result[LOWEST] ^= number in others
 
     with_results(change)
-    assert workgroups_meet(small, Meeting(GRU)) == CHANGING_BITS
+    assert grid_sync_test(small, GridSync(GRU)) == CHANGING_BITS
 
 
 def test_giving_up_fails(small, without_waiting, monkeypatch):
     monkeypatch.setattr(trial.Run, "timeouts", 1)
-    assert workgroups_meet(small, Meeting(GRU)) == GAVE_UP
+    assert grid_sync_test(small, GridSync(GRU)) == GAVE_UP
 
 
 @pytest.mark.parametrize("gpu", GPUS)
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 def test_what_is_run_has_all_that_may_go_wrong(gpu, cell):
     """As many workgroups as may be chosen, several tiles in each, and a long run; and few pipelines, which take long to make."""
-    few, _, tiles, _, long, _ = plans_of_test(GPUS[gpu], Meeting(cell))
+    few, _, tiles, _, long, _ = plans_of_test(GPUS[gpu], GridSync(cell))
     target = Target(tiles.tiling.problem, GPUS[gpu], Options(schedule="persistent", rows=1))
     counts = {tiling.loop.workgroups for tiling in tilings(target) if tiling.fits_side_by_side(target)}
-    assert max(prod(dispatch.groups) for dispatch in tiles.execute if "flow" in dispatch.kernel) == max(counts)
+    assert max(prod(dispatch.groups) for dispatch in tiles.execute if "persistent" in dispatch.kernel) == max(counts)
     assert tiles.tiling.loop.tiles_of_group > 1
     assert few.tiling.loop.tiles_of_group == 1 < few.tiling.loop.parts
     assert long.tiling.problem.steps >= long.tiling.loop.chunk_steps >= 5000
-    of_all = [pipelines(plan) for plan in plans_of_test(GPUS[gpu], Meeting(cell))]
+    of_all = [pipelines(plan) for plan in plans_of_test(GPUS[gpu], GridSync(cell))]
     assert len(set().union(*of_all)) <= 13
 
 
 def test_a_long_run_has_shorter_dispatches_where_short_ones_took_long():
-    (few, *_, long, _), info = plans_of_test(GPU, Meeting(GRU)), GPU
+    (few, *_, long, _), info = plans_of_test(GPU, GridSync(GRU)), GPU
     slow = Measured(described(few.tiling), 1e-4)
-    assert trial._persistent(info, long.tiling.problem, Meeting(GRU), slow).tiling.loop.chunk_steps == pytest.approx(500, rel=0.1)
+    assert trial._persistent(info, long.tiling.problem, GridSync(GRU), slow).tiling.loop.chunk_steps == pytest.approx(500, rel=0.1)
 
 
 def test_where_nothing_may_wait_nothing_is_tried(small, monkeypatch):
     alone = replace(small.info, max_workgroup_invocations=1)
     monkeypatch.setattr(trial, "Run", None)
-    assert workgroups_meet(SimpleNamespace(info=alone), Meeting(GRU)) == NONE_MAY_WAIT
-    assert all(plans_of_test(alone, Meeting(cell)) == [] for cell in CELLS)
+    assert grid_sync_test(SimpleNamespace(info=alone), GridSync(GRU)) == NONE_MAY_WAIT
+    assert all(plans_of_test(alone, GridSync(cell)) == [] for cell in CELLS)

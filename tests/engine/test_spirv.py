@@ -116,10 +116,10 @@ def test_capabilities(name):
 
 @pytest.mark.parametrize("name", [name for name in compile_shaders.kernels() if name.startswith("halves/")])
 def test_halves_are_stored_without_atomics(name):
-    """But for the word of those that meet, which says that they gave up."""
+    """But for the word of those that wait, which says that they gave up."""
     atomics = {kernel: [int(opcode) for opcode, _ in instructions(np.frombuffer(spirv.load(kernel).spirv, "<u4")) if opcode in (240, 241)]
                for kernel in (name, name.removeprefix("halves/"))}  # OpAtomicAnd, OpAtomicOr
-    assert atomics[name] == [241] * name.endswith(("_flow", "_flow_coherent"))
+    assert atomics[name] == [241] * name.endswith(("_persistent", "_persistent_coherent"))
     assert {240, 241} <= set(atomics[name.removeprefix("halves/")])
 
 

@@ -78,7 +78,7 @@ def test_what_may_change_the_choice_is_timed_by_itself(tuned, trusted, timed):
         for _ in range(2):
             one.plan(problem, NOTHING, "on")
     one.plan(PROBLEM, vkdml.Options(workspace_bytes=10_000), "on")
-    assert timed["times"] == choices.count() - len(set(trusted["asked"])) == 10  # the other files are of the test of meetings
+    assert timed["times"] == choices.count() - len(set(trusted["asked"])) == 10  # the other files are of the grid-sync test
 
 
 @pytest.mark.parametrize("options", [vkdml.Options(schedule="sequence"), vkdml.Options(rows=1)])
@@ -111,8 +111,8 @@ def test_what_cannot_have_been_measured_changes_nothing(tuned, trusted, timed, c
     assert Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "read") == make_plan(PROBLEM, tuned.info)
 
 
-def test_where_a_meeting_failed_nothing_waits(tuned, trusted, timed):
-    trusted["passes"] = False
+def test_where_the_grid_sync_test_failed_nothing_waits(tuned, trusted, timed):
+    trusted["passing"] = ()
     assert schedules(tuned)[0] == "persistent"
     for mode in ("on", "read", "off"):
         assert schedule_of(Tuner(tuned.gpu).plan(PROBLEM, NOTHING, mode)) != "persistent"
@@ -123,11 +123,21 @@ def test_where_a_meeting_failed_nothing_waits(tuned, trusted, timed):
     assert len(trusted["asked"]) == asked
 
 
-def test_each_cell_has_its_own_test_of_meetings(tuned, trusted, timed):
+def test_each_cell_has_its_own_grid_sync_test(tuned, trusted, timed):
     one = Tuner(tuned.gpu)
     for cell in CELLS:
         one.plan(make_problem(12, 1, 16, 64, cell=cell), NOTHING, "on")
-    assert set(trusted["asked"]) == {cell.name for cell in CELLS}
+    assert set(trusted["asked"]) == {(cell.name, "volatile") for cell in CELLS}
+
+
+@pytest.mark.parametrize("passing", [("volatile",), ("coherent",), ("volatile", "coherent")], ids=" and ".join)
+def test_where_volatile_loads_failed_coherent_ones_are_chosen(tuned, trusted, timed, passing):
+    trusted["passing"], timed["fastest"] = passing, schedules(tuned).index("persistent")
+    for mode in ("on", "read", "off"):
+        plan = Tuner(tuned.gpu).plan(PROBLEM, NOTHING, mode)
+        suffix = "persistent" if "volatile" in passing else "persistent_coherent"
+        assert [each.kernel for each in plan.execute if "persistent" in each.kernel] == [f"gpu/gru_{suffix}"]
+    assert timed["times"] == 1
 
 
 def test_operators_of_a_class_learn_that_one_gave_up(tuned):
@@ -159,7 +169,7 @@ def test_later_processes_learn_that_three_gave_up(tuned, gave_up_in, times, mode
 def kept():
     """What is on disk, by kind of key."""
     found = [json.loads(path.read_text()) for path in choices.folder().rglob("*.json")]
-    return [("choice" if "steps" in each["key"] else "meeting", each["value"]) for each in found]
+    return [("choice" if "steps" in each["key"] else "grid-sync test", each["value"]) for each in found]
 
 
 def test_no_verdict_of_a_driver_that_fails_is_kept(tuned, timed, monkeypatch):
@@ -179,13 +189,13 @@ def test_no_verdict_of_a_driver_that_fails_is_kept(tuned, timed, monkeypatch):
     assert not any(kind == "choice" or value.get("passed") is False for kind, value in kept())
 
 
-def test_a_meeting_that_gives_up_is_believed_the_third_time(tuned, timed, monkeypatch):
+def test_a_grid_sync_test_that_gives_up_is_believed_the_third_time(tuned, timed, monkeypatch):
     asked = []
-    monkeypatch.setattr(tuner, "workgroups_meet", lambda gpu, meeting: (asked.append(meeting.cell.name), GAVE_UP)[1])
+    monkeypatch.setattr(tuner, "grid_sync_test", lambda gpu, sync: (asked.append(str(sync.facts)), GAVE_UP)[1])
     for _ in range(3):
         assert schedule_of(Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "on")) != "persistent"
     assert len(asked) == 3 * len(set(asked)) > 0
-    assert {kind for kind, value in kept() if "passed" not in value} == {"choice", "meeting"}
+    assert {kind for kind, value in kept() if "passed" not in value} == {"choice", "grid-sync test"}
     assert schedule_of(Tuner(tuned.gpu).plan(PROBLEM, NOTHING, "on")) != "persistent"
     assert len(asked) == 3 * len(set(asked))
 
@@ -240,7 +250,7 @@ def test_where_everything_fails_the_model_chooses(tuned, trusted, monkeypatch):
     monkeypatch.setattr(tuner, "Trial", fail)
     one = Tuner(tuned.gpu)
     assert one.plan(PROBLEM, NOTHING, "on") == make_plan(PROBLEM, tuned.info)
-    assert choices.count() == len(trusted["asked"]) > 0  # of the test of meetings
+    assert choices.count() == len(trusted["asked"]) > 0  # of the grid-sync test
     assert one.knows(PROBLEM, NOTHING, "on")  # it is not tried again
 
 

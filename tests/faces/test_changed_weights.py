@@ -7,10 +7,8 @@ import torch
 import vkdml
 import vkdml.onnx
 from tests.faces.onnx.support import model
-from tests.faces.ways_in import SHAPES, B, H, I, T, X, directml, function, node, numbers, pydirectml, rnn_desc, session, twin
+from tests.faces.ways_in import SHAPES, B, H, I, X, directml, function, node, numbers, pydirectml, session, twin
 from vkdml.operators import reference
-from vkdml.operators.problem import from_desc
-from vkdml_lab.dxdispatch.dispatchables import OperatorDispatchable, ReadyOperator
 from vkdml_lab.suite.support import ATOL, RTOL
 
 pytestmark = pytest.mark.device
@@ -114,21 +112,8 @@ def session_stream(weights):
     return call
 
 
-def dispatch(weights):
-    """Of DxDispatch, whose resources are these arrays."""
-    operator = ReadyOperator(vkdml.Device(), OperatorDispatchable(from_desc(rnn_desc()[0]), vkdml.DML_EXECUTION_FLAGS.NONE, (), {}))
-
-    def call():
-        y = np.zeros((T, 1, B, H), np.float32)
-        arrays = {"InputTensor": X, "WeightTensor": weights["w"], "RecurrenceTensor": weights["r"], "OutputSequenceTensor": y}
-        operator.run({field: array.reshape(-1).view(np.uint8) for field, array in arrays.items()}, 1)
-        return y
-
-    return call
-
-
 @pytest.mark.family("faces and ways")
-@pytest.mark.parametrize("face", [function, float64_function, node, session, session_stream, pydirectml, twin, directml, dispatch])
+@pytest.mark.parametrize("face", [function, float64_function, node, session, session_stream, pydirectml, twin, directml])
 def test_a_change_in_place_is_seen(face, changing):
     weights, change = changing
     call = face(weights)

@@ -6,8 +6,6 @@ import torch
 import vkdml
 import vkdml.pydirectml as dml
 import vkdml.torch
-import vkdml_lab.dxdispatch
-from lab.tests.dxdispatch.support import SAMPLE
 from tests.faces.onnx.support import model
 from tests.faces.ways_in import FORWARD, SHAPES, B, H, I, X, function, numbers, session
 from vkdml.faces import sessions
@@ -66,14 +64,8 @@ def pydirectml():
     return lambda: device.compute(built, bindings, [y])
 
 
-def dxdispatch():
-    """Microsoft's sample."""
-    loaded = vkdml_lab.dxdispatch.load(SAMPLE)
-    return lambda: loaded.run(vkdml.Device())
-
-
 WAYS = {"functions": lambda: function({"w": W, "r": R}), "layers": lambda: lambda: vkdml.RNN(W, R)(X), "streams": stream,
-        "ONNX": lambda: session({"w": W, "r": R}), "ONNX without Y": onnx_last_state, "PyTorch": torch_twin, "PyDirectML": pydirectml, "DxDispatch": dxdispatch}
+        "ONNX": lambda: session({"w": W, "r": R}), "ONNX without Y": onnx_last_state, "PyTorch": torch_twin, "PyDirectML": pydirectml}
 
 
 @pytest.mark.parametrize("way", WAYS)

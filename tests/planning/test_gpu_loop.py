@@ -158,7 +158,7 @@ def test_beginnings_and_ends_have_an_invocation_for_all():
         assert end.groups[0] * workgroup >= 2 * batch * 45
 
 
-def test_in_flow_chunks_bound_the_buffer():
+def test_persistent_chunks_bound_the_buffer():
     for cell, batch in product(CELLS, (1, 50)):
         loop = best(Target(make_problem(20_000, batch, 64, 1024, cell=cell), GPUS["RTX 3090"], Options(schedule="persistent"))).loop
         words = loop.problem.loop.phases * loop.chunk_steps * batch * loop.vector_bytes

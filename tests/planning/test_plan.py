@@ -75,13 +75,13 @@ def check_gpu_projection(constants):
 
 
 def check_gpu_states(problem, planned, dispatch):
-    """That each row has its vectors: in flow, of each step."""
+    """That each row has its vectors: in persistent, of each step."""
     constants, push = dispatch.constants, dispatch.push
     vector, phases = constants["HIDDEN_LOADS"] * problem.element.vecs_per_load * 16, problem.loop.phases
     if dispatch.kernel == f"gpu/{problem.cell.kernel}":
         vectors = constants["SLOTS"] * dispatch.groups[0] * constants["ROWS"]
     else:
-        steps = push["last_step"] - push["first_step"] if constants["IN_FLOW"] else 1
+        steps = push["last_step"] - push["first_step"] if constants["IS_PERSISTENT"] else 1
         vectors = (constants["SLOTS"] - 2 + 1 + phases * steps) * problem.batch
     assert planned.internal[cuts.STATE] >= vectors * problem.directions * vector
 
@@ -147,7 +147,7 @@ def check_chunks(problem, dispatches):
         if dispatch.kernel == "gpu/end":
             assert dispatch is dispatches[-1]
             continue
-        if dispatch.kernel.endswith(("_flow", "_flow_coherent")):
+        if dispatch.kernel.endswith(("_persistent", "_persistent_coherent")):
             assert last == begun  # for exactly these steps
         if not constants["FUSED"] and last:
             assert gates_first == gates_step <= first < last <= projected

@@ -75,10 +75,10 @@ def test_names_tell_generations(gpu, name, row):
 
 
 @pytest.mark.parametrize("gpu", GPUS)
-def test_flow_has_coherent_loads_where_volatile_ones_pass_a_cache(gpu):
+def test_polls_are_coherent_loads_where_volatile_ones_pass_a_cache(gpu):
     planned = plan(make_problem(50, 1, 64, 256), GPUS[gpu], Options(schedule="persistent")).execute
-    name = "gpu/gru_flow_coherent" if gpu in ("A770", "Iris Xe", "UHD 630") else "gpu/gru_flow"
-    assert [dispatch.kernel for dispatch in planned if "flow" in dispatch.kernel] == [name]
+    name = "gpu/gru_persistent_coherent" if gpu in ("A770", "Iris Xe", "UHD 630") else "gpu/gru_persistent"
+    assert [dispatch.kernel for dispatch in planned if "persistent" in dispatch.kernel] == [name]
 
 
 @pytest.mark.parametrize(("gpu", "name", "units"), [

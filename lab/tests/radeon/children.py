@@ -22,7 +22,7 @@ def compute(seed: int = 0) -> str:
     device = vkdml.Device()
     desc = make_desc(CELLS[seed % len(CELLS)], 3, 2, 4, 9)
     case = Case(desc, None, random_arrays(desc, np.random.default_rng(seed)))
-    check(case, run_on_device(device, case, vkdml.Options(schedule="stepped")))  # forced: the test of meetings takes minutes
+    check(case, run_on_device(device, case, vkdml.Options(schedule="stepped")))  # forced: the grid-sync test takes minutes
     return device.info.name
 
 

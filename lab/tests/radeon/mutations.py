@@ -22,7 +22,7 @@ from vkdml_lab.radeon.structures import FLAGS, Instruction
 from vkdml_lab.radeon.structures import VECTOR as IS_VECTOR
 from vkdml_lab.suite.support import Case, make_desc, random_arrays, run_on_device
 
-# Sizes at which workgroups have several waves that store, and parts meet
+# Sizes at which workgroups have several waves that store, and parts wait for each other
 WAYS = {"sequence": Options(schedule="sequence", workgroup=256), "stepped": Options(schedule="stepped", workgroup=256),
         "persistent": Options(schedule="persistent", workgroup=256, rows=2)}
 # Why a mistake shows in nothing. The first five are certain for what ran: clocks and stamps of accesses find what another order

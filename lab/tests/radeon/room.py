@@ -25,7 +25,7 @@ from vkdml_lab.suite.support import make_desc
 def main() -> None:
     """Prints what each plan did. Raises AssertionError for wrong results, and if it gave up or did not against what is expected."""
     gpu = Device().gpu
-    for cell in (GRU, LSTM):  # with one tile of rows, so that all parts meet
+    for cell in (GRU, LSTM):  # with one tile of rows, so that all parts wait for each other
         problem = from_desc(make_desc(cell, 6, 4, 16, 128, 1, FLOAT32.data_type))
         planned = plan(problem, gpu.info, Options(schedule=PERSISTENT, workgroup=128, rows=4))
         assert planned.tiling

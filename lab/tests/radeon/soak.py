@@ -21,7 +21,7 @@ def run(device: Device, seed: int) -> str:
     """A problem; what it ran by, or "refused" by the planner. Raises AssertionError where its results are wrong."""
     draw = random.Random(seed)
     process.change(seed=seed, late=draw.choice((0, 1, 1, 1, 2)), caches=draw.choice((0, 1, 1)), inexact=draw.choice((0, 1)))
-    name = draw.choice(list(OTHER_SCHEDULES))  # forced: tuning, and the test of meetings, would take minutes
+    name = draw.choice(list(OTHER_SCHEDULES))  # forced: tuning, and the grid-sync test, would take minutes
     case = random_case(seed)
     try:
         results = run_on_device(device, case, OTHER_SCHEDULES[name])

@@ -31,8 +31,8 @@ def radeon(*command, **settings):
 
 
 @pytest.mark.family("on the emulated GPU", first=0)
-@pytest.mark.parametrize(("gpu", "only"), [("rx7900xtx", "flow"), ("rx6900xt", "stepped and GRU"),
-                                             ("rx9070", "flow and GRU")])
+@pytest.mark.parametrize(("gpu", "only"), [("rx7900xtx", "persistent"), ("rx6900xt", "stepped and GRU"),
+                                             ("rx9070", "persistent and GRU")])
 def test_kernels(drivers, gpu, only):
     found = radeon("--gpu", gpu, "pytest", "-p", "no:cacheprovider", "lab/vkdml_lab/suite/test_gpu_kernels.py", "-m", "not thorough", "-k", only)
     assert found.returncode == 0, found.stdout + found.stderr

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 from onnx import parser
 
 import vkdml
 import vkdml.pydirectml as dml
-import vkdml_lab.dxdispatch
 from vkdml.onnx import InferenceSession
 from vkdml_lab.internals import SCHEDULES, Schedule
 
@@ -175,30 +171,6 @@ def _pydirectml() -> Run:
     return lambda: [np.asarray(result) for result in device.compute(model, bindings, outputs)]
 
 
-def _dxdispatch() -> Run:
-    """A model that runs on a new device each time."""
-    sizes = {"InputTensor": (1, _T, _B, _I), "WeightTensor": (1, 1, _H, _I), "RecurrenceTensor": (1, 1, _H, _H),
-             "OutputSequenceTensor": (_T, 1, _B, _H)}
-    resources = {field: {"initialValuesDataType": "FLOAT32", "initialValues": _random(*shape).ravel().tolist()}
-                 for field, shape in sizes.items()}
-    described = {field: {"DataType": "FLOAT32", "Sizes": shape} for field, shape in sizes.items()}
-    text = json.dumps({"resources": resources, "dispatchables": {"rnn": {"type": "DML_OPERATOR_RNN", "desc": {
-        **described, "ActivationDescs": [{"Type": "ACTIVATION_TANH"}], "Direction": "FORWARD"}}}, "commands": [
-            {"type": "dispatch", "dispatchable": "rnn", "bindings": {field: field for field in sizes}},
-            {"type": "print", "resource": "OutputSequenceTensor"}]})
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.json"
-        path.write_text(text)
-        model = vkdml_lab.dxdispatch.load(path)
-
-    def run() -> list[np.ndarray]:
-        printed = model.run(vkdml.Device())[-1]
-        assert isinstance(printed, vkdml_lab.dxdispatch.Printed)
-        return [np.array(printed.values, np.float32)]
-
-    return run
-
-
 def _devices() -> Run:
     return lambda: [np.array([info.max_storage_buffer_range for info in vkdml.Device.enumerate()])]
 
@@ -217,7 +189,6 @@ SCENARIOS: dict[str, Callable[[], Run]] = {
     "onnx": _onnx,
     "torch": _torch,
     "pydirectml": _pydirectml,
-    "dxdispatch": _dxdispatch,
 }
 
 # Scenarios that name a Device, which stays lost

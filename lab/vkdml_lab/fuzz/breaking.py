@@ -161,10 +161,6 @@ WRONG: dict[str, list[Wrong]] = {
                         lambda states: tuple(tensor[:, :-1] for tensor in states),
                         lambda states: tuple(tensor.to("meta") for tensor in states), *map(_value, ["no states", 3, [None, None], [[1.0]]])],
     "training": [_value(True)],
-    "json text": [*map(_value, ["no such", 17, [17], {"no such": 1}, True])],
-    "json list": [*map(_value, ["text", 17, [], [[]], {"no such": 1}, [{}], ["text"]])],
-    "json number": [*map(_value, ["text", [], {"no such": 1}, True])],
-    "json flag": [*map(_value, ["text", 2, [], {"no such": 1}, 0.5])],
 }
 
 

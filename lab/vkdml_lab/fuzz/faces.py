@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +13,6 @@ from onnx import TensorProto, helper, numpy_helper
 import vkdml
 import vkdml.onnx
 import vkdml.pydirectml as dml
-import vkdml_lab.dxdispatch
 from vkdml.cli.common import onnxruntime_errors
 from vkdml.faces.directml.compiled_operator import Operator as DirectMLOperator
 from vkdml.operators import element_types
@@ -27,7 +23,6 @@ from vkdml.operators.problem import WEIGHTS
 from vkdml_lab.fuzz.breaking import Argument
 from vkdml_lab.fuzz.calls import Call, Operator, dtype_of
 from vkdml_lab.fuzz.face import Arrays, Face, Part, device
-from vkdml_lab.fuzz.json_models import array_resource, short, type_name
 from vkdml_lab.suite.support import execute, initialize, make_outputs, read_output
 
 # numpy's functions, layers and streams
@@ -236,63 +231,6 @@ def _run_graph(call: Call, values: dict[str, Any]) -> list[Part]:
     return [Part(call.problem, call.arrays, dict(zip(call.operator.row.outputs, map(np.asarray, results))))]
 
 
-# DxDispatch
-
-def _leaves(value: Any, place: tuple[Any, ...] = ()) -> dict[tuple[Any, ...], Any]:
-    """Of a tree of JSON: all but objects and lists of objects."""
-    if isinstance(value, dict) or (isinstance(value, list) and value and isinstance(value[0], dict)):
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        return {at: leaf for key, item in items for at, leaf in _leaves(item, (*place, key)).items()}
-    return {place: value}
-
-
-_JSON = {bool: "json flag", str: "json text", list: "json list", int: "json number", float: "json number"}
-
-
-def _json_arguments(call: Call) -> dict[str, Argument]:
-    leaves = _leaves(_json_model(call))
-    return {json.dumps(place): Argument(leaf, _JSON[type(leaf)]) for place, leaf in leaves.items()}
-
-
-def _json_model(call: Call) -> dict[str, Any]:
-    described = short(call.desc)
-    if call.operator.cell == "LSTM" and call.operator.clip is not None:
-        described |= {"ClipThreshold": call.operator.clip, "UseClipThreshold": True}
-    inputs = {field: _resource(array) for field, array in call.arrays.items()}
-    outputs = {field: {"initialValuesDataType": call.operator.type.data_type.name, "initialValues": [0.0] * size}
-               for field in call.operator.row.outputs for size in [int(np.prod(call.problem.tensor(field).sizes))]}
-    resources = inputs | outputs
-    return {"resources": resources,
-            "dispatchables": {"op": {"type": type_name(call.desc), "desc": described}},
-            "commands": [{"type": "dispatch", "dispatchable": "op", "bindings": {name: name for name in resources}},
-                         *({"type": "print", "resource": name} for name in outputs)]}
-
-
-def _resource(array: np.ndarray) -> dict[str, Any]:
-    """JSON has no NaN and infinities: they are strings."""
-    made = array_resource(array)
-    return made | {"initialValues": [value if np.isfinite(value) else str(value) for value in made["initialValues"]]}
-
-
-def _run_json(call: Call, values: dict[str, Any]) -> list[Part]:
-    model = _json_model(call)
-    for place, leaf in values.items():
-        *parents, last = json.loads(place)
-        at: Any = model
-        for key in parents:
-            at = at[key]
-        at[last] = leaf
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.json"
-        path.write_text(json.dumps(model))
-        loaded = vkdml_lab.dxdispatch.load(path)
-    results = [result for result in loaded.run(device()) if isinstance(result, vkdml_lab.dxdispatch.Printed)]
-    printed = {result.resource: result.values for result in results}
-    arrays = {field: np.array(printed[field], dtype_of(call)).reshape(call.problem.tensor(field).sizes)
-              for field in call.operator.row.outputs}
-    return [Part(call.problem, call.arrays, arrays)]
-
-
 # DirectML's life cycle
 
 def _descriptor_arguments(call: Call) -> dict[str, Argument]:
@@ -339,7 +277,6 @@ FACES: dict[str, Face] = {
     "model": Face(lambda operator: operator.is_onnx and operator.element in ("float32", "float16"), _model_arguments,
                   _run_model, has_layout=True),
     "graph": Face(_clip_in_directml, _graph_arguments, _run_graph),
-    "json": Face(_clip_in_directml, _json_arguments, _run_json),
 }
 if find_spec("torch"):
     from vkdml_lab.fuzz import torch_face

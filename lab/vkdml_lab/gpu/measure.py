@@ -55,7 +55,7 @@ class Part:
     @property
     def waits(self) -> bool:
         """Whether its parts wait for each other, by the kernel's name: a variant's has more behind it."""
-        return "_flow" in self.dispatch.kernel
+        return "_persistent" in self.dispatch.kernel
 
     @property
     def workgroups(self) -> int:

@@ -28,7 +28,7 @@ _ALL = Share(1.0, 1.0)
 
 ASSUMED = f"""Model: cycles of a step for a lone subgroup, in order, an instruction a cycle (or what its width needs: 64 lanes
 on 32 take two), {LATENCY[LOAD]} for each exposed load from memory, {LATENCY[SHARED]} from shared memory, {LATENCY[CONSTANT]} of
-scalars; flow adds 500 for a store to be seen and 250 for half a poll; a dispatch behind another is put at
+scalars; persistent workgroups add 500 for a store to be seen and 250 for half a poll; a dispatch behind another is put at
 {DISPATCH_SECONDS * 1e6:g} us.
 Where several subgroups share a core, the largest of that, of their instructions, and of their bytes from shared memory and the
 second-level cache, of what only some of a workgroup's invocations do as much as those do; weights of a step that no cache holds

@@ -77,13 +77,13 @@ def _until_waiting(loop: Loop) -> Iterator[Instruction | None]:
             yield from _until_waiting(item)
 
 
-def atomics_of_elements(code: Loop, meets: bool) -> float:
-    """Atomic operations for each 16-bit element that is stored by them: one clears its bits, and others set them. meets: the
+def atomics_of_elements(code: Loop, waits: bool) -> float:
+    """Atomic operations for each 16-bit element that is stored by them: one clears its bits, and others set them. waits: the
     kernel has other ones too.
     """
     texts = [one.text for one in code.instructions if _ATOMIC.search(one.text) and one.kind not in (SHARED, SHARED_STORE)]
     clearing = sum(bool(_CLEARING.search(text)) for text in texts)
-    return (2 * clearing if meets else len(texts)) / max(clearing, 1)
+    return (2 * clearing if waits else len(texts)) / max(clearing, 1)
 
 
 def scratch_accesses(code: Loop) -> int:

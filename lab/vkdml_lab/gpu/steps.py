@@ -14,7 +14,7 @@ from vkdml_lab.internals import CELLS, Dispatch, ceil_div
 DISPATCH_SECONDS = 5e-6  # cost of a dispatch that waits for the one before it
 _CELLS = {cell.kernel for cell in CELLS.values()}
 _SPLIT = 4                 # invocations that add up the sums of a row and unit for the one that finishes it, or none does
-_SEEN_CYCLES = 500 + 250   # in flow: until a word that is stored is seen by others, and half a poll
+_SEEN_CYCLES = 500 + 250   # persistent: until a word that is stored is seen by others, and half a poll
 
 
 class Share(NamedTuple):
@@ -102,5 +102,5 @@ def _time_loop(dispatch: Dispatch, schedule: str) -> LoopStep:
 _WAITS = {
     "": lambda phases: (0.0, 0),
     "stepped": lambda phases: (phases * DISPATCH_SECONDS, 0),
-    **dict.fromkeys(("flow", "flow_coherent"), lambda phases: (0.0, phases * _SEEN_CYCLES)),
+    **dict.fromkeys(("persistent", "persistent_coherent"), lambda phases: (0.0, phases * _SEEN_CYCLES)),
 }

@@ -1,4 +1,4 @@
-"""Meetings of workgroups and the planner's model, as sentences: what a GPU's row in the planner's table should say."""
+"""The grid-sync test and the planner's model, as sentences: what a GPU's row in the planner's table should say."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from vkdml_lab.internals import PERSISTENT
 
 
 def sentences(info: DeviceInfo, schedules: Sequence[Row]) -> list[str]:
-    return [meetings(schedules), faster(schedules), off(schedules), *figures(info, schedules)]
+    return [grid_sync(schedules), faster(schedules), off(schedules), *figures(info, schedules)]
 
 
-def meetings(rows: Sequence[Row]) -> str:
-    """Do workgroups meet?"""
-    tests = [row["meet"] for row in rows if row.get("schedule") == PERSISTENT and "meet" in row]
+def grid_sync(rows: Sequence[Row]) -> str:
+    """May workgroups wait for each other?"""
+    tests = [row["passed"] for row in rows if row.get("schedule") == PERSISTENT and "passed" in row]
     runs = [row for row in rows if row.get("schedule") == PERSISTENT and row.get("runs")]
-    said = ["The test passes" if all(tests) else "The test fails"] if tests else ["Not tested"]
+    said = ["The grid-sync test passes" if all(tests) else "The grid-sync test fails"] if tests else ["Not tested"]
     many, gave_up = sum(row["runs"] for row in runs), sum(row["gave up"] for row in runs)
     said += [f"{gave_up or 'none'} of {many} runs gave up"] * bool(runs)
-    return f"**Do workgroups meet?** {', and '.join(said)}."
+    return f"**May workgroups wait for each other?** {', and '.join(said)}."
 
 
 def faster(rows: Sequence[Row]) -> str:

@@ -22,16 +22,17 @@ from vkdml_lab.internals import (
     RNN,
     Cell,
     Gpu,
-    Meeting,
+    GridSync,
     Plan,
     Run,
     Target,
     Trial,
     best,
+    grid_sync_test,
     open_device,
     plan_of,
+    profile,
     select_device,
-    workgroups_meet,
 )
 from vkdml_lab.suite.recording import largest_errors
 from vkdml_lab.suite.support import DTYPES, TOLERANCES
@@ -40,7 +41,7 @@ RUNS, QUICK_RUNS, LEAST_RUNS = 50, 3, 3
 SECONDS = 5.0  # of a schedule, in which a slow device has fewer runs and samples
 NAN_BYTE = 0xFF  # outputs are filled with it before each run, so that what is not written is seen
 ABSURD = 60  # times the estimate: whatever runs so long is not what was estimated
-MEETINGS = "workgroups meet"
+GRID_SYNC = "grid-sync test"
 NOTES = """Each schedule of the kernels for GPUs runs `runs` times on the same inputs. `other bits`: runs whose result is not
 that of the first run of stepped, bit for bit. `gave up`: runs in which workgroups waited for each other in vain, so that the
 fallback ran. `error`: the largest from the float64 reference; `wrong`: outputs beyond the tolerance of their type. `seconds`:
@@ -51,7 +52,7 @@ projection, divided by T; the projection is measured with a submission of its ow
 def steps(job: Job) -> list[Step]:
     gpu = open_device(select_device(None))
     cases, counts = (QUICK, (QUICK_RUNS, QUICK_SAMPLES)) if job.quick else ([*FIVE, *OTHERS], (RUNS, SAMPLES))
-    return [*meetings(gpu),
+    return [*grid_sync_tests(gpu),
             *(Step(case.name, partial(rows, gpu, case, *counts), f"H={case.sizes[-1]}", 15, first=case in [*FIVE, *QUICK])
               for case in cases)]
 
@@ -63,16 +64,16 @@ def summary(found: list[Row]) -> str:
     return line + (f", of which {gave_up} gave up" if gave_up else "")
 
 
-def meetings(gpu: Gpu) -> list[Step]:
+def grid_sync_tests(gpu: Gpu) -> list[Step]:
     """The tests by which persistent plans are chosen or not."""
     def test(cell: Cell) -> Iterator[Row]:
         found: Row = {"not checked": "the test is for GPUs: on a processor no plan waits unless it is forced"}
         if not gpu.info.is_cpu:
-            verdict = workgroups_meet(gpu, Meeting(cell))
-            found = {"meet": verdict.passed, "found": verdict.found}
-        yield {"table": "Meetings", "problem": MEETINGS, "cell": cell.kernel, "schedule": PERSISTENT, **found}
+            verdict = grid_sync_test(gpu, GridSync(cell, coherent_polls=profile(gpu.info).coherent_polls))
+            found = {"passed": verdict.passed, "found": verdict.found}
+        yield {"table": "Grid-sync test", "problem": GRID_SYNC, "cell": cell.kernel, "schedule": PERSISTENT, **found}
 
-    return [Step(f"{MEETINGS}: {cell.name}", partial(test, cell), like=MEETINGS, first=True) for cell in (GRU, LSTM, RNN)]
+    return [Step(f"{GRID_SYNC}: {cell.name}", partial(test, cell), like=GRID_SYNC, first=True) for cell in (GRU, LSTM, RNN)]
 
 
 def rows(gpu: Gpu, case: Case, runs: int, samples: int) -> Iterator[Row]:

@@ -85,7 +85,7 @@ CONTROLS = [
             "return (floatBitsToUint(x) & 0x7FFFFFFFu) > 0x7F800000u;", "return isnan(x);", _LOST),
     Control("clip made of comparisons, of which a driver may make min and max", "inexact", "gpu/CELL", "common/activations.glsl",
             "? bounded(x, -bound, bound) :", "? mix(mix(x, -bound, x < -bound), bound, bound < x) :", _LOST, SEQUENCE),
-    Control("flow that looks at one word of four", "weak", "gpu/CELL_flow", "gpu/flow.glsl",
+    Control("polls of one word of four", "weak", "gpu/CELL_persistent", "gpu/persistent.glsl",
             "all(notEqual(found[n], uvec4(NOT_THERE)))", "found[n].x != NOT_THERE", _WRONG, PERSISTENT),
     Control("outputs past a row's length not written", "watched", "gpu/CELL", "common/time_loop.glsl",
             "time >= length_of(r)) store", "time > length_of(r)) store", ("Output",), SEQUENCE),
@@ -117,7 +117,7 @@ CONTROLS = [
             "if (first || in_shared(slot)) store_state", "if (unit < HIDDEN) store_state", _WRONG, SEQUENCE),
     Control("a row of the initial h not written", "watched", "gpu/begin", "gpu/begin.comp", "if (has_first) state_vecs[start]",
             "if (has_first && row != 1) state_vecs[start]", _WRONG, STEPPED),
-    Control("flow without volatile", "weak", "gpu/CELL_flow", "gpu/CELL_flow.comp", "volatile buffer Words", "buffer Words",
+    Control("polls without volatile", "weak", "gpu/CELL_persistent", "gpu/persistent.glsl", "POLLED buffer Words", "buffer Words",
             ("parts gave up",), PERSISTENT),
 ]
 

@@ -62,10 +62,10 @@ class Device:
                 if field in arrays:
                     buffers[field].put(arrays[field])
         buffers |= {name: Buffer(self._words(-(-size // 4))) for name, size in plan.internal.items()}
-        flags = buffers[plan.timed_out[0]].words[plan.timed_out[1]:] if plan.timed_out else np.zeros(1, np.uint32)
+        flags = buffers[plan.timed_out].words if plan.timed_out else np.zeros(1, np.uint32)
         if plan.timed_out:
             flags[:] = 0
-            buffers[plan.timed_out[0]].written[2 * plan.timed_out[1]:] = True
+            buffers[plan.timed_out].written[:] = True
         for dispatch in plan.initialize + plan.execute:
             self._dispatch(dispatch, plan, buffers)
         gave_up = bool(flags[0])
@@ -101,7 +101,7 @@ class Device:
         in_buffers = {id_: names_in_order[found[Decoration.Binding]] for id_ in module.variables
                       if Decoration.Binding in (found := module.decorations.get(id_, {}))}
         coherent = {in_buffers[id_] for id_ in in_buffers if module.is_coherent(id_)}
-        waits = plan.timed_out is not None and plan.timed_out[0] in coherent
+        waits = plan.timed_out in coherent
         flags = FLAGS if waits else ()
         count = int(np.prod(dispatch.groups))
         invocations = count * module.workgroup

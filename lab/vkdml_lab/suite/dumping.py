@@ -36,8 +36,8 @@ patches (barriers, parts of buffers) and is taken where vkdml is installed, they
   the shader's block) and, for each binding of descriptor set 0 from 0 on, a buffer with the offset and size of the part bound.
 - kernels/N.spv: the SPIR-V as the driver gets it. Specialization constants are plain constants there; replay.json has their
   names and values, and kernels/N.generic.spv is the module before that.
-- given_up: the word of a buffer that workgroups set which waited too long for each other, as on a busy machine; replay.py then
-  tries again.
+- given_up: the number of the buffer whose first word workgroups set that waited too long for each other, as on a busy machine;
+  replay.py then tries again.
 - buffers/: the bytes of a buffer before a submission, where the host wrote them; inputs and weights among them.
 - packed/: the weights after the dispatches that pack them. found/, expected/: the results in the test, and what is right.
 """
@@ -188,8 +188,8 @@ class Dump:
         shutil.copy(_REPLAY, self._folder / "replay.py")
         given_up = self._ran.plan.timed_out if self._ran else None
         numbers = {about["name"]: about["number"] for about in self._buffers.values()}
-        if given_up and given_up[0] in numbers:
-            self._content["given_up"] = {"buffer": numbers[given_up[0]], "word": given_up[1]}
+        if given_up in numbers:
+            self._content["given_up"] = numbers[given_up]
         content = {"problem": about["problem"], "device": info.name, **self._content}
         (self._folder / "replay.json").write_text(json.dumps(content, indent=1))
 

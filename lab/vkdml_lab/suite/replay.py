@@ -100,8 +100,8 @@ def main():
     print("on", manager.get_device_properties()["device_name"])
     for _ in range(TRIES):
         tensors = run(manager, content)
-        of = content.get("given_up")
-        gave_up = bool(of and tensors[of["buffer"]].data().view(np.uint32)[of["word"]])
+        number = content.get("given_up")
+        gave_up = bool(number is not None and tensors[number].data().view(np.uint32)[0])
         found = [said for of in content["expected"] if (said := wrong(tensors[of["buffer"]].data().view(np.uint32), of))]
         if not (found and gave_up):  # where they gave up in the test, too, what ran instead is among the submissions
             break

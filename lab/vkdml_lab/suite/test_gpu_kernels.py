@@ -86,11 +86,11 @@ WAYS = {
     "stepped, all kept": Way(STEPPED, units=24, rows=2, register_loads=ALL),
     "stepped, 8 rows": Way(STEPPED, units=8, rows=8, register_loads=1),
     "stepped, in chunks": Way(STEPPED, units=40, register_loads=0, in_chunks=True),
-    "flow": Way(PERSISTENT, HALF),
-    "flow, all kept": Way(PERSISTENT, HALF, rows=1, register_loads=ALL),
-    "flow, shared": Way(PERSISTENT, 8, rows=4, register_loads=1, shared_loads=1, in_chunks=True),
-    "flow, in chunks": Way(PERSISTENT, HALF, rows=2, register_loads=0, in_chunks=True),
-    "flow, many parts": Way(PERSISTENT, 8, rows=1),
+    "persistent": Way(PERSISTENT, HALF),
+    "persistent, all kept": Way(PERSISTENT, HALF, rows=1, register_loads=ALL),
+    "persistent, shared": Way(PERSISTENT, 8, rows=4, register_loads=1, shared_loads=1, in_chunks=True),
+    "persistent, in chunks": Way(PERSISTENT, HALF, rows=2, register_loads=0, in_chunks=True),
+    "persistent, many parts": Way(PERSISTENT, 8, rows=1),
 }
 
 
@@ -153,14 +153,14 @@ def test_each_way_is_right_and_gives_the_same_bits(device, way, name):
 
 @pytest.mark.family("each way with each case")
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("way", [way for way in WAYS if way.startswith("flow")])
-def test_flow_by_coherent_loads_gives_the_same_bits(device, with_profile, way, name):
-    with_profile(coherent_flow=True)
+@pytest.mark.parametrize("way", [way for way in WAYS if way.startswith("persistent")])
+def test_coherent_loads_give_the_same_bits(device, with_profile, way, name):
+    with_profile(coherent_polls=True)
     case = CASES[name]
     expected = in_sequence(device, name)
     compiled, results = executed(device, case, WAYS[way].options(case.problem, device.info))
     assert {dispatch.kernel.partition("_")[2] for dispatch in compiled.plan.execute if "Gates" in dispatch.buffers
-            and "projection" not in dispatch.kernel} == {"flow_coherent"}
+            and "projection" not in dispatch.kernel} == {"persistent_coherent"}
     assert_same(results, expected)
 
 
@@ -177,7 +177,7 @@ def run_in_place(device, case, options):
 
 @pytest.mark.family("each way with each cell")
 @pytest.mark.parametrize("cell", [cells.LSTM, cells.GRU], ids=lambda cell: cell.name)
-@pytest.mark.parametrize("way", ["flow, in chunks", "stepped", "sequence, in chunks"])
+@pytest.mark.parametrize("way", ["persistent, in chunks", "stepped", "sequence, in chunks"])
 def test_last_states_may_take_the_place_of_the_initial_ones(device, way, cell):
     """Also where parts give up: what runs instead begins with the states that were there before."""
     case = make_case(cell, (5, 3, 5, 40))
@@ -190,7 +190,7 @@ def test_last_states_may_take_the_place_of_the_initial_ones(device, way, cell):
 
 # Parts that cannot run side by side
 
-GAVE_UP = "workgroups did not meet in time"  # in the log
+GAVE_UP = "workgroups gave up waiting"  # in the log
 
 
 def executed(device, case, options):
@@ -227,7 +227,7 @@ WAIT_LONGER = "begin_wait();", "begin_wait(); [[dont_unroll]] for (uint look = 0
 def test_many_waits_are_not_one_long_wait(device, mistaken, with_profile, caplog):
     """Each of them is for 100 looks, all together for twice as many as one may have."""
     with_profile(**LONG_WAITS)
-    mistaken("gpu/gru_flow", "gpu/flow.glsl", *WAIT_LONGER)
+    mistaken("gpu/gru_persistent", "gpu/persistent.glsl", *WAIT_LONGER)
     case = make_case(cells.GRU, (100, 1, 5, 64), **WITHOUT_LENGTHS)
     _, results = executed(device, case, ONE_PART)
     check(case, results)
@@ -237,11 +237,11 @@ def test_many_waits_are_not_one_long_wait(device, mistaken, with_profile, caplog
 def test_who_waits_sees_that_another_has_given_up(device, mistaken, with_profile, monkeypatch):
     """The other, made up, says so by a bit of its own; who waits in vain himself would set another."""
     with_profile(**LONG_WAITS)
-    mistaken("gpu/gru_flow", "gpu/flow.glsl", "is_there = true;", "is_there = false; atomicOr(meeting, 2);")
+    mistaken("gpu/gru_persistent", "gpu/persistent.glsl", "is_there = true;", "is_there = false; atomicOr(gave_up, 2);")
     words, clear = [], _Attempt.clear
 
     def seen(attempt):
-        words.append(int(attempt.flags.host(np.uint32)[attempt.word]))
+        words.append(int(attempt.flag._take((1,), np.uint32)[0]))
         clear(attempt)
 
     monkeypatch.setattr(_Attempt, "clear", seen)
@@ -265,7 +265,7 @@ def with_room(device, monkeypatch):
 
 @pytest.mark.family("each way with each cell")
 @pytest.mark.parametrize("cell", [cells.GRU, cells.LSTM, cells.RNN], ids=lambda cell: cell.name)
-@pytest.mark.parametrize("way", ["flow", "flow, in chunks", "stepped"])
+@pytest.mark.parametrize("way", ["persistent", "persistent, in chunks", "stepped"])
 def test_groups_of_rows(device, with_room, way, cell):
     """Of 20 rows, each group of workgroups has several tiles, and the last of them fewer, or none."""
     case = make_case(cell, (4, 20, 5, 20))
@@ -286,7 +286,7 @@ def test_groups_of_rows(device, with_room, way, cell):
 
 @pytest.mark.family("each way with each cell")
 @pytest.mark.parametrize("name", ["GRU", "LSTM in bfloat16", "GRU, linear"])
-@pytest.mark.parametrize("way", ["flow", "stepped, 8 rows", "flow, in chunks"])
+@pytest.mark.parametrize("way", ["persistent", "stepped, 8 rows", "persistent, in chunks"])
 def test_sums_may_take_the_place_of_what_was_multiplied(device, monkeypatch, way, name):
     case = CASES[name]
     options = replace(WAYS[way].options(case.problem, device.info), shared_loads=0)

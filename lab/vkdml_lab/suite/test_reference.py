@@ -99,7 +99,7 @@ def test_schedule(device, schedule, variant):
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("schedule", [name for name in SCHEDULES if "stepped" in name or "persistent" in name])
 def test_one_step(device, schedule, variant):
-    """Where a step has one phase, the parts of a tile need not meet."""
+    """Where a step has one phase, the parts of a tile need not wait."""
     check_variant(device, schedule, variant, (1, 7, 10, 45), [1, 0, 1, 1, 0, 1, 1])
 
 

@@ -21,7 +21,6 @@ _COMMANDS: dict[str, tuple[Any, str]] = {  # None: the module is an entry point 
     "run": (run, "run an ONNX model, its recurrent nodes on a Vulkan device"),
     "explain": (explain, "say where a model's nodes run, and how an operator would: schedule, memory, time"),
     "selftest": (selftest, "run each kernel that a device may be given, and check its results"),
-    "dispatch": (None, "run a DxDispatch model of recurrent operators and those around them"),
     "conformance": (None, "test every Vulkan device and write a report"),
     "reproduce": (None, "run a test of the suite again, and write down what the driver was given"),
     "gpu-report": (None, "what is right on a GPU, how fast it is beside others, and what was expected, as one report"),

@@ -105,7 +105,7 @@ def print_json(data: Any) -> None:
 
 
 def _finite(data: Any) -> Any:
-    """Replace infinities and NaN, which JSON lacks, by strings, spelled as in DxDispatch's models."""
+    """Replace infinities and NaN, which JSON lacks, by strings."""
     if isinstance(data, dict):
         return {key: _finite(value) for key, value in data.items()}
     if isinstance(data, list):

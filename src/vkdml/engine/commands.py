@@ -64,33 +64,32 @@ class Attempts:
     def gave_up(self) -> None:
         self.timeouts += 1
         self.keep()
-        _log.warning("workgroups did not meet in time: the fallback runs, %s",
+        _log.warning("workgroups gave up waiting: the fallback runs, %s",
                      "this time" if self.goes_on else "and from now on at once")
 
 
 class _Attempt:
     """The execution of a plan that may give up. Its fallback does the same work, and is recorded when it is first needed.
 
-    If it gives up, it sets the word of a buffer that the plan names. That word and those behind it, where workgroups meet, must
-    be 0 when it starts. It leaves them 0 if it succeeds.
+    If it gives up, it sets the first word of a buffer that the plan names. The buffer must be 0 when it starts. It leaves it 0
+    if it succeeds.
     """
 
     def __init__(self, gpu: Gpu, lease: Lease | None, plan: Plan, buffers: Mapping[str, Bound], attempts: Attempts) -> None:
         assert plan.timed_out
-        name, self.word = plan.timed_out
-        self.flags, self.attempts = buffers[name].buffer, attempts
+        self.flag, self.attempts = buffers[plan.timed_out].buffer, attempts
         self.tried = _recorded(gpu, lease, plan.execute, buffers)
-        self.tried.readback(self.flags, 4 * (self.word + 1))
+        self.tried.readback(self.flag, 4)
         self.fallback = cache(partial(_recorded, gpu, lease, plan.fallback, buffers))
         self.writes = frozenset(buffers[name] for dispatch in plan.execute + plan.fallback for name in dispatch.writes)
 
     def clear(self) -> None:
-        """Make the words 0."""
-        self.flags.upload(np.zeros(self.flags.size_in_bytes // 4 - self.word, np.uint32), 4 * self.word)
+        """Make the buffer 0."""
+        self.flag.upload(np.zeros(self.flag.size_in_bytes // 4, np.uint32))
 
     def gave_up(self) -> bool:
-        """Return whether it has given up, or another attempt whose words are the same has; count that."""
-        gave_up = bool(self.flags._take((1,), np.uint32, 4 * self.word)[0])
+        """Return whether it has given up, or another attempt with the same buffer has; count that."""
+        gave_up = bool(self.flag._take((1,), np.uint32)[0])
         if gave_up:
             self.attempts.gave_up()
         return gave_up
@@ -266,10 +265,10 @@ class Commands:
         """Run the submissions and calls. If an attempt gives up, run all again with fallbacks, unless calls have done so."""
         attempts = [attempt for attempt in self._attempts if attempt.attempts.is_worthwhile]
         for attempt in attempts:
-            if not attempt.flags.is_clear:
+            if not attempt.flag.is_clear:
                 attempt.clear()
         for attempt in attempts:
-            attempt.flags.is_clear = False  # until all have succeeded
+            attempt.flag.is_clear = False  # until all have succeeded
         for run in self._submissions(due).runs:
             run()
         late = [attempt for attempt in attempts if attempt.gave_up()] if attempts and self._is_repeatable else []
@@ -278,7 +277,7 @@ class Commands:
         for run in self._submissions(due, tries=False).runs if late else ():
             run()
         for attempt in attempts:
-            attempt.flags.is_clear = True
+            attempt.flag.is_clear = True
 
     @property
     def _is_repeatable(self) -> bool:

@@ -107,7 +107,7 @@ class Compiled:
         """Return whether the host reads a scratch buffer: an output that is checked, or the word that says that the plan gave
         up. Such a buffer is no part of another one.
         """
-        return name in self.computed.outputs or (self.plan.timed_out is not None and name == self.plan.timed_out[0])
+        return name in self.computed.outputs or name == self.plan.timed_out
 
     @property
     def temporary(self) -> dict[str, int]:

@@ -1,1 +1,1 @@
-"""The ways in for callers: numpy functions, ONNX models, PyTorch modules, PyDirectML scripts, DxDispatch's JSON models."""
+"""The ways in for callers: numpy functions, ONNX models, PyTorch modules, PyDirectML scripts."""

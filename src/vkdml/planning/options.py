@@ -19,8 +19,8 @@ WORKSPACES = tuple(WORKSPACE_BYTES >> shift for shift in range(2, 14, 2))
 class Options:
     """Forces choices of the plan, for tests and measurements. None leaves the choice to the plan.
 
-    A forced option is kept, or InvalidArgumentError names it. If persistent parts do not meet, the fallback has the forced
-    kernel and rows, but its own schedule.
+    A forced option is kept, or InvalidArgumentError names it. If persistent parts give up waiting, the fallback has the
+    forced kernel and rows, but its own schedule.
 
     OPTIONS lists the values that each option may have.
 

@@ -34,7 +34,7 @@ from .families import FAMILIES
 from .loop_dispatches import pack, time_loop
 from .options import PERSISTENT, STEPPED, WORKSPACE_BYTES, Options, forced, has_all, left_values
 from .size_classes import with_sizes_of_class
-from .tiling import GATES, MEETING, Target, Tiling
+from .tiling import GATES, GAVE_UP, Target, Tiling
 
 _MOST_STEPS_RECORDED = 2000  # most steps of stepped plans, as each phase of a step is a dispatch, which takes host memory
 _CLASSES_KEPT = 1024
@@ -72,7 +72,7 @@ class OperatorMemory:
 class Plan:
     """The dispatches that run an operator on a device: initialize packs the weights, execute runs the operator.
 
-    internal: bytes of each buffer that is not the user's. timed_out: the buffer, and its word, that report that execute gave
+    internal: bytes of each buffer that is not the user's. timed_out: the buffer whose first word reports that execute gave
     up; then fallback runs the operator. tiling: how it is run. seconds: of an execution, by the model. Both are None for an
     operator without a time loop.
     """
@@ -81,7 +81,7 @@ class Plan:
     execute: tuple[Dispatch, ...]
     internal: dict[str, int]
     fallback: tuple[Dispatch, ...] = ()
-    timed_out: tuple[str, int] | None = None
+    timed_out: str | None = None
     tiling: Tiling | None = None
     seconds: float | None = None
 
@@ -144,7 +144,7 @@ def plan_of(target: Target, tiling: Tiling) -> Plan:
     built = Plan(pack(target, tiling), time_loop(target, tiling), tiling.internal, tiling=tiling,
                  seconds=tiling.run_seconds(target))
     if tiling.loop.schedule == PERSISTENT:
-        built = replace(built, fallback=time_loop(target, fallbacks(target, tiling)[0]), timed_out=(MEETING, 0))
+        built = replace(built, fallback=time_loop(target, fallbacks(target, tiling)[0]), timed_out=GAVE_UP)
     check_limits(target.problem, target.info, built)
     return built
 

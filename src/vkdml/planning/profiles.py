@@ -68,7 +68,7 @@ class DeviceProfile:
     # Kernels that run on it
     prefers_shuffles: bool = False  # whether to choose the kernels that shuffle if the device has subgroup shuffles
     tuned: bool = False            # whether the model is a guess, so that its best tilings are timed, persistent ones too
-    coherent_flow: bool = False    # whether volatile loads in flow bypass the cache that words are stored to
+    coherent_polls: bool = False   # whether volatile loads of persistent workgroups bypass the cache that words are stored to
     # Limits
     workers: int | None = None     # subgroups that run at once; None: as many as the process has cores
     core_subgroups: int = 1        # subgroups of one workgroup that run at once, as a workgroup has one core
@@ -170,13 +170,13 @@ PROFILES = {
     "NVIDIA": replace(_OF_NVIDIA, gpu=GPUS["RTX 3090"]),
     "Intel before Xe2, discrete": replace(
         _GPU, vendor=_INTEL, type="discrete", names=r"Arc.* A\d|Flex|Max \d|MAX|\((DG1|DG2|ATS|PVC|SG1)",
-        most_workgroup=256, gpu=GPUS["Arc B580"], coherent_flow=True),
+        most_workgroup=256, gpu=GPUS["Arc B580"], coherent_polls=True),
     "Intel, discrete": replace(_GPU, vendor=_INTEL, type="discrete", most_workgroup=256, gpu=GPUS["Arc B580"]),
     "Intel before Xe": replace(
         _GPU, vendor=_INTEL, names=r"HD Graphics P?[456]\d\d|\((BDW|SKL|KBL|CFL|CML|BXT|GLK|ICL|EHL|JSL)", gpu=GPUS["UHD 630"],
-        integrated_units=0, coherent_flow=True),
+        integrated_units=0, coherent_polls=True),
     "Intel, integrated": replace(
-        _GPU, vendor=_INTEL, most_workgroup=256, gpu=GPUS["Iris Xe"], integrated_units=0, coherent_flow=True),
+        _GPU, vendor=_INTEL, most_workgroup=256, gpu=GPUS["Iris Xe"], integrated_units=0, coherent_polls=True),
     "Qualcomm Adreno": replace(_GPU, vendor=_QUALCOMM, gpu=GPUS["Adreno 740"]),
     "ARM Mali": replace(_GPU, vendor=_ARM, gpu=GPUS["Mali-G78"], integrated_units=8),
     "Apple": replace(_GPU, names=r"^Apple", gpu=GPUS["M1"], integrated_units=0),

@@ -21,7 +21,7 @@ from .profiles import DeviceProfile, gpu_rates, profile
 from .size_classes import class_facts
 
 PACKED_INPUT, PACKED_HIDDEN, GATES, STATE = "packed input weights", "packed recurrent weights", "gates", "state"
-MEETING = "meeting"
+GAVE_UP = "gave up"
 
 TimedDispatches = Iterator[tuple[Dispatch, float | None]]  # each with its seconds, or None if it starts no submission
 
@@ -137,6 +137,7 @@ class LoopTiling(KernelTiling, ABC):
     shared_state: bool = False  # whether the state is in shared memory, not in a buffer
     chunk_steps: int = 1        # most time steps of a dispatch
     subgroup_size: int = 0      # the required size of subgroups; 0 leaves it to the driver
+    coherent_polls: bool = False  # whether persistent parts poll by coherent loads, instead of volatile ones
 
     @property
     def tiles(self) -> int:
@@ -291,7 +292,7 @@ class Tiling(ABC):
         """Yield the tilings that the kernels allow, with a step a dispatch. Some may lack forced options or loop too long."""
 
     def fallbacks(self, target: Target) -> list[Tiling]:
-        """List the tilings that can run if parts do not meet, with the same packed weights, projection and memory."""
+        """List the tilings that can run if parts give up, with the same packed weights, projection and memory."""
         return []
 
     def fits_side_by_side(self, target: Target) -> bool:

@@ -1,14 +1,14 @@
-"""Trials: problems that run on buffers of their own, to time plans, to test them, and to see whether workgroups meet.
+"""Trials: problems that run on buffers of their own, to time plans and to test them. One is the grid-sync test.
 
 Vulkan does not promise that workgroups which wait for each other run at once, nor that each sees the others' stores. So the
-kernels of each cell are tested before their first use.
+persistent kernels of each cell are tested before their first use.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from ...planning.device_info import DeviceInfo
 from ...planning.options import PERSISTENT, SEQUENCE, Options
 from ...planning.plan import Measured, Plan, as_measured, best, described, plan_of, tilings
 from ...planning.size_classes import Sizes
-from ...planning.tiling import Target
+from ...planning.tiling import Target, Tiling
 from ..commands import Attempts, Commands
 from ..vulkan.gpu import Gpu
 from ..vulkan.memory import COPIED, OWN, DeviceMemory, Kind
@@ -65,16 +65,16 @@ class Run:
     """Runs a trial's problem with a plan, any number of times. It packs the weights once."""
 
     def __init__(self, trial: Trial, plan: Plan) -> None:
-        flagged, gpu = plan.timed_out[0] if plan.timed_out else None, trial.gpu
-        kinds: dict[str, Kind] = {name: COPIED if name == flagged else OWN for name in plan.internal}
-        gpu.memory.free(sum(gpu.bytes_of(size, kinds[name]) for name, size in plan.internal.items()))
-        own = gpu.made(lambda: {name: DeviceMemory(gpu, size, kinds[name]) for name, size in plan.internal.items()})
+        gpu, internal = trial.gpu, plan.internal.items()
+        kinds: dict[str, Kind] = {name: COPIED if name == plan.timed_out else OWN for name in plan.internal}
+        gpu.memory.free(sum(gpu.bytes_of(size, kinds[name]) for name, size in internal))
+        own = gpu.made(lambda: {name: DeviceMemory(gpu, size, kinds[name]) for name, size in internal})
         buffers = {**trial.buffers, **own}
-        packing = Commands(trial.gpu)
+        packing = Commands(gpu)
         packing.record(plan.initialize, buffers)
         packing.execute()
         self._attempts = Attempts()
-        self._commands = Commands(trial.gpu)
+        self._commands = Commands(gpu)
         self._commands.execution(plan, buffers, self._attempts)
 
     def execute(self) -> None:
@@ -89,23 +89,28 @@ class Run:
 
 _MOST_RANDOM = 2**20 - 3  # random numbers of a tensor; more repeat them
 
-# The test of meetings. All its problems have one H, the first for which the device has room, so that they share kernels
+# The grid-sync test. All its problems have one H, the first for which the device has room, so that they share kernels
 _HIDDEN, _INPUTS = (256, 128, 64), 16
 _FIELDS = ("InputTensor", "WeightTensor", "RecurrenceTensor", "OutputSequenceTensor", "OutputSingleTensor",
            "OutputCellSingleTensor")
 
 
 @dataclass(frozen=True)
-class Meeting:
-    """Persistent workgroups of a cell's kernels, which wait for each other. subgroup_size: as in LoopTiling."""
+class GridSync:
+    """The persistent kernels that a grid-sync test is about. subgroup_size, coherent_polls: as in LoopTiling."""
 
     cell: Cell
     subgroup_size: int = 0
+    coherent_polls: bool = False
+
+    @staticmethod
+    def of(tiling: Tiling) -> GridSync:
+        return GridSync(tiling.problem.cell, tiling.loop.subgroup_size, tiling.loop.coherent_polls)
 
     @property
     def facts(self) -> dict[str, Any]:
         """The key under which the result of the test is kept."""
-        return {"persistent": self.cell.name, "subgroup size": self.subgroup_size}
+        return {"persistent": self.cell.name, "subgroup size": self.subgroup_size, "coherent polls": self.coherent_polls}
 
 
 # The test's problems and how often each runs: few steps; several tiles on as many workgroups as fit; and very many steps, as
@@ -115,7 +120,7 @@ _RUNS = {Sizes(240, 1): 7, Sizes(24, 128): 7, Sizes(5000, 1): 1}
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of a test of meetings: whether workgroups may wait for each other, and the reason in words."""
+    """The outcome of a grid-sync test: whether workgroups may wait for each other, and the reason in words."""
 
     passed: bool
     found: str
@@ -129,45 +134,45 @@ GAVE_UP = Verdict(False, "workgroups that waited in vain")
 NONE_MAY_WAIT = Verdict(False, "no plan in which they may wait")
 
 
-def workgroups_meet(gpu: Gpu, meeting: Meeting) -> Verdict:
-    """Test whether workgroups meet: no workgroup gives up, all numbers are right, and each run gives the same bits.
+def grid_sync_test(gpu: Gpu, sync: GridSync) -> Verdict:
+    """Test whether workgroups may wait for each other: none gives up, numbers are right, and each run gives the same bits.
 
-    Raises DriverError when the driver fails, which says nothing about meetings.
+    Raises DriverError when the driver fails, which says nothing about waiting.
     """
     measured: Measured | None = None
     verdict = NONE_MAY_WAIT
-    for problem, runs in zip(_problems(gpu.info, meeting), _RUNS.values()):
-        verdict, found = _tried(gpu, problem, meeting, runs, measured, verdict)
+    for problem, runs in zip(_problems(gpu.info, sync), _RUNS.values()):
+        verdict, found = _tried(gpu, problem, sync, runs, measured, verdict)
         if not verdict.passed:
             break
         measured = measured or found
     return verdict
 
 
-def plans_of_test(info: DeviceInfo, meeting: Meeting) -> list[Plan]:
-    """Return the plans that the test of a meeting runs, before any time is measured."""
-    problems = _problems(info, meeting)
-    found = [plan for problem in problems for plan in (_persistent(info, problem, meeting), _alone(info, problem))]
+def plans_of_test(info: DeviceInfo, sync: GridSync) -> list[Plan]:
+    """Return the plans that a grid-sync test runs, before any time is measured."""
+    problems = _problems(info, sync)
+    found = [plan for problem in problems for plan in (_persistent(info, problem, sync), _alone(info, problem))]
     return [plan for plan in found if plan]
 
 
-def _problems(info: DeviceInfo, meeting: Meeting) -> list[Problem]:
+def _problems(info: DeviceInfo, sync: GridSync) -> list[Problem]:
     """Return the test's problems; none if no kernel of this cell may wait on this device."""
     for hidden in _HIDDEN:
-        problems = [_problem(meeting.cell, sizes, hidden) for sizes in _RUNS]
-        if all(_persistent(info, problem, meeting) for problem in problems):
+        problems = [_problem(sync.cell, sizes, hidden) for sizes in _RUNS]
+        if all(_persistent(info, problem, sync) for problem in problems):
             return problems
     return []
 
 
-def _tried(gpu: Gpu, problem: Problem, meeting: Meeting, runs: int, measured: Measured | None, before: Verdict
+def _tried(gpu: Gpu, problem: Problem, sync: GridSync, runs: int, measured: Measured | None, before: Verdict
            ) -> tuple[Verdict, Measured | None]:
     """Return the verdict on one problem and, if it passes, the least seconds of a step.
 
     measured: the time of a step of the first problem. before: the verdict on the problems before. All have the same pipelines,
     so either all give the bits of single workgroups or none does.
     """
-    persistent = _persistent(gpu.info, problem, meeting, measured)
+    persistent = _persistent(gpu.info, problem, sync, measured)
     assert persistent
     assert persistent.tiling
     memory = random_memory(problem)
@@ -202,19 +207,22 @@ def _alone(info: DeviceInfo, problem: Problem) -> Plan:
     return plan_of(target, best(target))
 
 
-def _persistent(info: DeviceInfo, problem: Problem, meeting: Meeting, measured: Measured | None = None) -> Plan | None:
+def _persistent(info: DeviceInfo, problem: Problem, sync: GridSync, measured: Measured | None = None) -> Plan | None:
     """Return the persistent plan with the most workgroups, of those that may be chosen; None if none may."""
     target = as_measured(Target(problem, info, Options(schedule=PERSISTENT, rows=1)), measured)
     try:
         found = [tiling for tiling in tilings(target)
-                 if tiling.loop.subgroup_size == meeting.subgroup_size and tiling.fits_side_by_side(target)]
+                 if tiling.loop.subgroup_size == sync.subgroup_size and tiling.fits_side_by_side(target)]
     except InvalidArgumentError:
         return None
-    return plan_of(target, max(found, key=lambda tiling: tiling.loop.workgroups)) if found else None
+    if not found:
+        return None
+    most = max(found, key=lambda tiling: tiling.loop.workgroups)
+    return plan_of(target, replace(most, loop=replace(most.loop, coherent_polls=sync.coherent_polls)))
 
 
 def _problem(cell: Cell, sizes: Sizes, hidden: int) -> Problem:
-    """Return a problem. A GRU meets twice a step, as its reset gate is applied before the product."""
+    """Return a problem. A GRU's workgroups wait twice a step, as its reset gate is applied before the product."""
     letters = {"T": sizes.steps, "B": sizes.batch, "I": _INPUTS, "H": hidden, "D": 1}
     return forward_problem(cell, FLOAT32, letters, [field for field in _FIELDS if field in cell.tensors],
                            dict.fromkeys(cell.flags, False))

@@ -21,7 +21,7 @@ from ...planning.tiling import Target, Tiling
 from ..commands import Attempts, storage_buffers
 from ..vulkan.gpu import Gpu, OnceForEachGpu
 from .choices import Choices
-from .trial import GAVE_UP, Meeting, Run, Trial, workgroups_meet
+from .trial import GAVE_UP, GridSync, Run, Trial, grid_sync_test
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ _WARMING_SECONDS = 3.0  # once compiling and first executions have taken so long
 
 
 class Tuner:
-    """Chooses plans on one device, and knows which were timed and whether workgroups meet there. Callers hold the device's
+    """Chooses plans on one device, and knows which were timed and which passed the grid-sync test. Callers hold the device's
     lock.
 
     Once the driver has failed, or workgroups have given up that may succeed later, no choice is kept for later processes.
@@ -49,7 +49,7 @@ class Tuner:
         self._gpu = gpu
         self._choices = Choices(gpu.info)
         self._measured: dict[Hashable, Measured | None] = {}
-        self._meets: dict[Hashable, bool] = {}
+        self._passed: dict[Hashable, bool] = {}
         self._attempts: dict[Hashable, Attempts] = {}
         self._is_settled = True  # whether nothing has failed that may work in a later process
         self._gave_up = False  # whether a plan gave up while it was timed
@@ -65,8 +65,8 @@ class Tuner:
             measured = self._measured_of(problem, options, mode) if forces_bounds_only(options) else None
             target = as_measured(Target(problem, self._gpu.info, options, workspace_bytes=workspace_bytes), measured)
             tiling = best(target)
-            if options.schedule == PERSISTENT or self._is_trusted(tiling, mode):
-                return target, tiling
+            if trusted := tiling if options.schedule == PERSISTENT else self._trusted(tiling, mode):
+                return target, trusted
             target = replace(target, may_wait=False)
             return target, best(target)
 
@@ -85,7 +85,7 @@ class Tuner:
             facts = {**class_facts(problem), "options": forced(options)}
             attempts = self._attempts[key] = Attempts(goes_on=False)
             if mode != OFF and self._choices.gives_up(facts):
-                _log.info("%s: workgroups did not meet in time before: the fallback runs", problem)
+                _log.info("%s: workgroups gave up waiting before: the fallback runs", problem)
                 attempts.timeouts = 1
             elif mode == ON:
                 attempts.keep = lambda: self._choices.count_give_up(facts)
@@ -112,8 +112,8 @@ class Tuner:
         """Time the likely plans. Return the fastest; None if none could be timed."""
         target = Target(problem, self._gpu.info, options)
         try:
-            trusted = [tiling for tiling in likely(target) if self._is_trusted(tiling, mode)]
-            plans = [plan_of(target, tiling) for tiling in trusted]
+            pairs = [(tiling, trusted) for tiling in likely(target) if (trusted := self._trusted(tiling, mode))]
+            plans = [plan_of(target, trusted) for _, trusted in pairs]
             seconds = self._timed(problem, plans)
         except (InvalidArgumentError, DriverError) as error:  # too large for the device, or for its free memory
             _log.info("%s: not timed, the model chooses: %s", problem, error)
@@ -124,7 +124,7 @@ class Tuner:
         if not seconds:
             return None
         fastest = min(seconds, key=lambda place: seconds[place])
-        return Measured(described(trusted[fastest]), seconds[fastest] / problem.steps)
+        return Measured(described(pairs[fastest][0]), seconds[fastest] / problem.steps)
 
     def _timed(self, problem: Problem, plans: list[Plan]) -> dict[int, float]:
         """Return the least seconds of an execution of each plan that runs, by its index in `plans`."""
@@ -159,35 +159,40 @@ class Tuner:
             self._is_settled = False
             return None
 
-    def _is_trusted(self, tiling: Tiling, mode: str) -> bool:
-        """Return whether a tiling's workgroups do not wait for each other, or passed the test of meetings, which runs once."""
-        if tiling.loop.schedule != PERSISTENT:
-            return True
-        meeting = Meeting(tiling.problem.cell, tiling.loop.subgroup_size)
-        key = tuple(meeting.facts.values())
-        if key not in self._meets:
+    def _trusted(self, tiling: Tiling, mode: str) -> Tiling | None:
+        """Return the tiling if its workgroups do not wait for each other, or passed the grid-sync test. If they failed,
+        return it with coherent polls, which a compiler may treat otherwise, if that passed; else None.
+        """
+        coherent = replace(tiling, loop=replace(tiling.loop, coherent_polls=True))
+        return next((one for one in (tiling, coherent) if one.loop.schedule != PERSISTENT or self._passes(one, mode)), None)
+
+    def _passes(self, tiling: Tiling, mode: str) -> bool:
+        """Return whether a tiling's workgroups passed the grid-sync test, which runs once."""
+        sync = GridSync.of(tiling)
+        key = tuple(sync.facts.values())
+        if key not in self._passed:
             try:
-                self._meets[key] = self._tested(meeting, mode)
+                self._passed[key] = self._tested(sync, mode)
             except InvalidArgumentError:  # no memory is left for it now
                 return False
-        return self._meets[key]
+        return self._passed[key]
 
-    def _tested(self, meeting: Meeting, mode: str) -> bool:
-        kept = self._choices.get(meeting.facts) if mode != OFF else None
+    def _tested(self, sync: GridSync, mode: str) -> bool:
+        kept = self._choices.get(sync.facts) if mode != OFF else None
         if kept is not None and isinstance(kept.get("passed"), bool):
             return bool(kept["passed"])
-        if mode != OFF and self._choices.gives_up(meeting.facts):
+        if mode != OFF and self._choices.gives_up(sync.facts):
             return False
-        verdict = self._unless_failed(lambda: workgroups_meet(self._gpu, meeting))
+        verdict = self._unless_failed(lambda: grid_sync_test(self._gpu, sync))
         if verdict is None:
             return False
-        _log.info("persistent workgroups of %s: the test of them has %s: %s", meeting.cell.name,
-                  "passed" if verdict.passed else "failed", verdict.found)
+        _log.info("the grid-sync test of %s by %s loads has %s: %s", sync.cell.name,
+                  "coherent" if sync.coherent_polls else "volatile", "passed" if verdict.passed else "failed", verdict.found)
         if mode == ON and verdict is GAVE_UP:
-            self._choices.count_give_up(meeting.facts)
-            self._is_settled &= self._choices.gives_up(meeting.facts)
+            self._choices.count_give_up(sync.facts)
+            self._is_settled &= self._choices.gives_up(sync.facts)
         elif mode == ON:
-            self._choices.put(meeting.facts, {"passed": verdict.passed, "found": verdict.found})
+            self._choices.put(sync.facts, {"passed": verdict.passed, "found": verdict.found})
         return verdict.passed
 
 

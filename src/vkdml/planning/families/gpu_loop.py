@@ -15,7 +15,7 @@ from ..device_info import DeviceInfo
 from ..gpus import GpuRates
 from ..options import PERSISTENT, SEQUENCE, STEPPED
 from ..profiles import MOST_ITERATIONS
-from ..tiling import MEETING, STATE, LoopTiling, Packing, Target, even_rows
+from ..tiling import GAVE_UP, STATE, LoopTiling, Packing, Target, even_rows
 
 TOGETHER = 8         # units that are interleaved in packed weights; a workgroup computes at least as many
 _PACKED_UNITS = 64   # packed weights have a multiple of so many units
@@ -35,9 +35,9 @@ class GpuLoop(LoopTiling):
 
     column_groups: invocations that share a unit's columns. register_loads, shared_loads: how many of an invocation's loads for
     a gate stay in registers, and in shared memory, for a whole dispatch. stream_loads: how many of the others it loads at once.
-    most_groups: the most groups of rows. in_place: whether sums overwrite the multiplied tile in shared memory. spins,
-    coherent_flow: of persistent parts, from the profile. counted_together: whether spins bounds all waits of a dispatch
-    together, as for drivers that end long loops.
+    most_groups: the most groups of rows. in_place: whether sums overwrite the multiplied tile in shared memory. spins: the
+    profile's, for persistent parts. counted_together: whether spins bounds all waits of a dispatch together, as for drivers
+    that end long loops.
     """
 
     column_groups: int
@@ -48,7 +48,6 @@ class GpuLoop(LoopTiling):
     in_place: bool = False
     spins: int = 0
     counted_together: bool = False
-    coherent_flow: bool = False
 
     @property
     def tiles(self) -> int:
@@ -128,7 +127,7 @@ class GpuLoop(LoopTiling):
     @property
     def buffers(self) -> dict[str, int]:
         """Bytes of the time loop's buffers, by name. Parts that exchange h also have a word that is set once one gave up."""
-        return {STATE: self.states_bytes, **({} if self.schedule == SEQUENCE else {MEETING: 4})}
+        return {STATE: self.states_bytes, **({} if self.schedule == SEQUENCE else {GAVE_UP: 4})}
 
     @property
     def dispatches(self) -> int:
@@ -142,8 +141,8 @@ class GpuLoop(LoopTiling):
         tile_vecs = self.tile_bytes // 16 if self.shared_state else 0
         return {
             "COLUMN_GROUPS": self.column_groups, "REGISTER_LOADS": self.register_loads, "SHARED_LOADS": self.shared_loads,
-            "STREAM_LOADS": self.stream_loads, "SPLIT_BIAS": self.problem.loop.split_bias,
-            "IN_FLOW": int(self.schedule == PERSISTENT), "SPINS": self.spins, "COUNTED_TOGETHER": int(self.counted_together),
+            "STREAM_LOADS": self.stream_loads, "SPLIT_BIAS": self.problem.loop.split_bias, "SPINS": self.spins,
+            "IS_PERSISTENT": int(self.schedule == PERSISTENT), "COUNTED_TOGETHER": int(self.counted_together),
             "TILE_VECS": tile_vecs, "FIRST_SUM": 0 if self.in_place else tile_vecs,
         }
 
@@ -257,7 +256,7 @@ def _loop(target: Target, schedule: str, rows: int, workgroup: int, parts: int) 
         problem=problem, kernel=f"gpu/{problem.cell.kernel}", rows=rows, workgroup=workgroup, units=packed_units(problem),
         schedule=schedule, parts=parts, hidden=Packing(problem.element, loads, TOGETHER), shared_state=True,
         column_groups=groups, spins=profile.spins if waits else 0,
-        counted_together=waits and profile.most_iterations < MOST_ITERATIONS, coherent_flow=waits and profile.coherent_flow)
+        counted_together=waits and profile.most_iterations < MOST_ITERATIONS, coherent_polls=waits and profile.coherent_polls)
     if bare.shared_bytes > room and schedule != SEQUENCE and len(problem.cell.gates) > 1:
         bare = replace(bare, in_place=True)
     if bare.shared_bytes > room:

@@ -13,7 +13,7 @@ from ..dispatches import WORKGROUPS_EVERYWHERE, Dispatch, given
 from ..gpus import GpuRates
 from ..loop_dispatches import chunks, in_order, loop_constants, place, projected, push_constants
 from ..options import PERSISTENT, SCHEDULES, SEQUENCE, STEPPED, Options
-from ..tiling import GATES, MEETING, PACKED_HIDDEN, STATE, Target, Tiling, TimedDispatches, loops, loops_of_phases
+from ..tiling import GATES, GAVE_UP, PACKED_HIDDEN, STATE, Target, Tiling, TimedDispatches, loops, loops_of_phases
 from .gpu_loop import GpuLoop, loops_of, resident_workgroups, whole_units
 from .gpu_projection import GpuProjection, projections
 
@@ -21,12 +21,12 @@ _TILE_INSTRUCTIONS, _ROW_INSTRUCTIONS = 230, 20  # an invocation's, besides mult
 _TILE_CYCLES, _ROW_CYCLES, _CYCLES_OF_MULTIPLY_ADD = 600, 130, 2.5  # a lone subgroup's, in compiled code
 _SYNCHRONIZATION_CYCLES = 150  # cycles of a phase's two workgroup barriers, with the latency of shared memory
 _NOT_SIDE_BY_SIDE = 1.0  # seconds that are charged if parts may wait for ones that have not begun
-_MOST_FLOW_BYTES = 64 * 2**20  # most bytes of h that a chunk in flow stores
+_MOST_STATE_BYTES = 64 * 2**20  # most bytes of h that a persistent chunk stores
 _WORKGROUP = 64  # invocations of a workgroup before and after the time loop
-_MOST_SLOT_GROUPS = 64  # most workgroups that share the slots of flow
+_MOST_SLOT_GROUPS = 64  # most workgroups that share the slots of persistent chunks
 _BEGIN_BLOCKS = ("HiddenInit", "State", "CellMemInit")
 _STEP_BLOCKS = ("Gates", "HiddenWeights", "SequenceLengths", "OutputSequence", "State")
-_END_BLOCKS = ("SequenceLengths", "OutputSingle", "State", "OutputCellSingle", "Meeting")
+_END_BLOCKS = ("SequenceLengths", "OutputSingle", "State", "OutputCellSingle", "GaveUp")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class GpuTiling(Tiling):
     def fallbacks(self, target: Target) -> list[Tiling]:
         alike = replace(target, options=Options(schedule=SEQUENCE, rows=target.options.rows))
         alone = [loop for loop in loops_of(alike, SEQUENCE) if loop.states_bytes <= self.loop.states_bytes]
-        stepped = replace(self.loop, schedule=STEPPED, spins=0, counted_together=False, coherent_flow=False)
+        stepped = replace(self.loop, schedule=STEPPED, spins=0, counted_together=False, coherent_polls=False)
         return [replace(self, loop=loop) for loop in (*alone, stepped)]
 
     def fits_side_by_side(self, target: Target) -> bool:
@@ -84,7 +84,7 @@ class GpuTiling(Tiling):
     def most_steps(self, target: Target) -> int:
         most, loop, problem = super().most_steps(target), self.loop, self.problem
         of_step = problem.loop.phases * problem.directions * problem.batch * loop.vector_bytes
-        return min(most, max(1, _MOST_FLOW_BYTES // of_step)) if loop.schedule == PERSISTENT else most
+        return min(most, max(1, _MOST_STATE_BYTES // of_step)) if loop.schedule == PERSISTENT else most
 
     def loops_once(self) -> int:
         """Bound the loops over kept weights, over the rows of a group, and of waiting in a whole dispatch."""
@@ -176,14 +176,14 @@ def _multiply_adds(loop: GpuLoop) -> int:
 def _exchanging(target: Target, tiling: GpuTiling) -> TimedDispatches:
     """Make the dispatches of an execution whose parts exchange h: gpu/begin, then steps or chunks of steps, then gpu/end.
 
-    In flow, the gpu/begin of a chunk finds the h of the chunk before in its last slot.
+    The gpu/begin of a persistent chunk finds the h of the chunk before in its last slot.
     """
     loop, problem, steps, most = tiling.loop, tiling.problem, tiling.problem.steps, tiling.projection.chunk_steps
     is_persistent, phases, directions = loop.schedule == PERSISTENT, problem.loop.phases, problem.directions
     push, run = push_constants(tiling), _runner(tiling)
     project = projected(tiling, push)
-    kernel = f"{loop.kernel}_{'flow' if is_persistent else STEPPED}{'_coherent' if loop.coherent_flow else ''}"
-    blocks, written = (*_STEP_BLOCKS, *["Meeting"] * is_persistent), (STATE, *[MEETING] * is_persistent)
+    kernel = f"{loop.kernel}_{loop.schedule}{'_coherent' if loop.coherent_polls else ''}"
+    blocks, written = (*_STEP_BLOCKS, *["GaveUp"] * is_persistent), (STATE, *[GAVE_UP] * is_persistent)
     in_dispatch = 1 if is_persistent else phases  # how many phases have a dispatch of their own
     of_dispatch, last_slot = tiling.step_seconds(target) / in_dispatch, 0
 
@@ -218,7 +218,7 @@ def _runner(tiling: GpuTiling) -> Callable[..., Dispatch]:
     problem, constants = tiling.problem, loop_constants(tiling)
     # The kernels before and after the time loop have the same constants for all of its tilings, so they are compiled once
     beside = constants | {"WORKGROUP": _WORKGROUP, "ROWS": 1, "PART_UNITS": 1}
-    buffers = {"State": STATE, "Meeting": MEETING, "Gates": GATES, "HiddenWeights": PACKED_HIDDEN,
+    buffers = {"State": STATE, "GaveUp": GAVE_UP, "Gates": GATES, "HiddenWeights": PACKED_HIDDEN,
                **given(problem, *problem.outputs, "SequenceLengthsTensor", "HiddenInitTensor", "CellMemInitTensor")}
 
     def run(kernel: str, blocks: tuple[str, ...], writes: tuple[str, ...], groups: tuple[int, int, int], push: dict[str, int]

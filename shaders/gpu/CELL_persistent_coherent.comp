@@ -1,4 +1,4 @@
-// The schedule *persistent* in flow. The words are volatile, so that a compiler loads them again for each look.
+// The schedule *persistent* for GPUs whose compiler makes volatile loads bypass the cache to which words are stored.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "../common/problem.glsl"
@@ -12,6 +12,5 @@
 #include "products.glsl"
 #include "exchange.glsl"
 #include "part_step.glsl"
-#include "meeting.glsl"
-layout(binding = 8) volatile buffer Words { uvec4 words_to_come[]; };
-#include "flow.glsl"
+#define POLLED coherent
+#include "persistent.glsl"

@@ -1,15 +1,15 @@
 // The schedule *persistent*: a dispatch runs a chunk of steps, and the parts of a group of rows wait for each other in it.
 // Vulkan does not promise that they run at the same time, so each wait is bounded. An invocation that has waited too long sets
-// the word `meeting`, stops waiting and goes on to its end with whatever is there. So do all that see the word. The host reads it
-// and then runs a schedule without waits.
+// the word `gave_up`, stops waiting and goes on to its end with whatever is there. So do all that see the word. The host reads it
+// and then runs a schedule without waits. A kernel defines POLLED, the words' qualifier: volatile or coherent.
 // Workgroups: x groups of rows, y directions, z parts.
 layout(constant_id = 67) const uint SPINS = 1;             // an invocation gives up after so many looks in vain, in one wait
 layout(constant_id = 80) const uint COUNTED_TOGETHER = 0;  // or in all waits together, if a driver bounds a dispatch's loops
-layout(binding = 12) coherent buffer Meeting { uint meeting; };
+layout(binding = 12) coherent buffer GaveUp { uint gave_up; };
 const uint LOOKS = 64;  // looks after which an invocation checks whether another has given up
 uint spins = 0;  // looks in this wait; SPINS or more once this invocation has given up
 
-bool any_gave_up() { return atomicLoad(meeting, gl_ScopeDevice, 0, gl_SemanticsRelaxed) != 0; }
+bool any_gave_up() { return atomicLoad(gave_up, gl_ScopeDevice, 0, gl_SemanticsRelaxed) != 0; }
 
 void begin_wait()
 {
@@ -19,7 +19,7 @@ void begin_wait()
 void count_look_in_vain()
 {
     if (++spins == SPINS) {
-        atomicOr(meeting, 1);
+        atomicOr(gave_up, 1);
     } else if (spins % LOOKS == 0 && any_gave_up()) {
         spins = SPINS;
     }
@@ -62,4 +62,26 @@ void main()
         controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, gl_StorageSemanticsBuffer, gl_SemanticsAcquireRelease);
         end_group(steps);
     }
+}
+
+// Each word of h is its own flag. gpu/begin.comp sets the words to come to NOT_THERE, which no h is.
+layout(binding = 8) POLLED buffer Words { uvec4 words_to_come[]; };
+
+// Loads the words of a tile until they are there.
+void fetch_tile(uint slot, uint first_row)
+{
+    bool is_there;
+    begin_wait();
+    [[dont_unroll]] do {
+        uvec4 found[FETCHES];
+        [[unroll]] for (uint n = 0; n < FETCHES; ++n) found[n] = words_to_come[place_in_state(slot, first_row, place_in_tile(n))];
+        is_there = true;
+        [[unroll]] for (uint n = 0; n < FETCHES; ++n) is_there = is_there && all(notEqual(found[n], uvec4(NOT_THERE)));
+        // This stands in the loop, because drivers that mask invocations lose `found` while others of a subgroup go on.
+        if (is_there) {
+            [[unroll]] for (uint n = 0; n < FETCHES; ++n) put_in_tile(n, uintBitsToFloat(found[n]));
+        } else {
+            count_look_in_vain();
+        }
+    } while (!is_there && spins < SPINS);
 }
