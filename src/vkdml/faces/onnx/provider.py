@@ -40,10 +40,14 @@ class Provider:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         own = {key.removeprefix(_PREFIX): value for key, value in options.items() if key.startswith(_PREFIX)}
-        if not own.keys() <= {"device"}:
-            raise InvalidArgumentError("InferenceSession", f"options of {PROVIDER}", own, "device alone")
+        if not own.keys() <= {"device", "device_id"} or len(own) > 1:
+            raise InvalidArgumentError("InferenceSession", f"options of {PROVIDER}", own, "device or device_id")
+        if options.get("ep.context_enable") == "1":
+            raise InvalidArgumentError("InferenceSession", "ep.context_enable", "1", "0: nodes on the device cannot be saved in a "
+                                       f"model; make the EPContext model without {PROVIDER}")
+        named = next((value for value in own.values() if value != "None"), None)  # onnxruntime makes texts of all values
         given, self.options = creation.settings
-        self.given_device = own.get("device") if given is None else given
+        self.given_device = named if given is None else given
         self.device = open_device("InferenceSession", self.given_device)
         self.runs: list[DeviceRun] = []
         self._on_device: list[AssignedNode] = []
