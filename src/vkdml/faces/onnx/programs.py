@@ -80,8 +80,9 @@ def staying(node: GraphNode, found: MovingNode | Linear | None) -> set[str]:
 def groups(graph: NodeGraph, device: Device, options: Options) -> tuple[list[list[int]], dict[int, str]]:
     """The places of the nodes of each group, and of recurrent nodes that are in none, with the reason."""
     is_cpu = device.info.type == "cpu"
+    taken = {place: _FIRST.format(node.provider) for place, node in enumerate(graph.nodes) if node.provider}
     reasons = {place: reason for place, node in enumerate(graph.nodes) if is_recurrent(node)
-               and (reason := _why_not(node, graph, device, options, is_cpu) or (node.provider and _FIRST.format(node.provider)))}
+               and (reason := _why_not(node, graph, device, options, is_cpu) or taken.get(place))}
     recurrent = {place for place, node in enumerate(graph.nodes) if is_recurrent(node)} - reasons.keys()
     if not recurrent:
         return [], reasons

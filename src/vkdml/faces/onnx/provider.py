@@ -43,8 +43,8 @@ class Provider:
         if not own.keys() <= {"device", "device_id"} or len(own) > 1:
             raise InvalidArgumentError("InferenceSession", f"options of {PROVIDER}", own, "device or device_id")
         if options.get("ep.context_enable") == "1":
-            raise InvalidArgumentError("InferenceSession", "ep.context_enable", "1", "0: nodes on the device cannot be saved in a "
-                                       f"model; make the EPContext model without {PROVIDER}")
+            raise InvalidArgumentError("InferenceSession", "ep.context_enable", "1",
+                                       f"0: nodes on the device cannot be saved; make the EPContext model without {PROVIDER}")
         named = next((value for value in own.values() if value != "None"), None)  # onnxruntime makes texts of all values
         given, self.options = creation.settings
         self.given_device = named if given is None else given
@@ -106,19 +106,18 @@ class Provider:
 
 
 def register() -> None:
-    """Make the provider known to onnxruntime, once in a process. Raises MissingPackageError for one that is too old."""
+    """Make the provider known to onnxruntime, if it is not. Raises MissingPackageError for an onnxruntime that is too old."""
     global _is_registered
     with _lock:
-        if _is_registered:
-            return
         if tuple(map(int, re.findall(r"\d+", onnxruntime.__version__)[:2])) < _SINCE:
             raise MissingPackageError(f"vkdml.onnx needs onnxruntime 1.25 or newer; found {onnxruntime.__version__}: "
                                       + install_line("onnx"))
-        _extension.set(Provider, message, DTYPES)
+        if not _is_registered:
+            _extension.set(Provider, message, DTYPES)
+            atexit.register(_end)
+            _is_registered = True
         if PROVIDER not in onnxruntime.get_available_providers():  # it is where this module is imported again
             onnxruntime.register_execution_provider_library("vkdml", _extension.__file__)
-        atexit.register(_end)
-        _is_registered = True
 
 
 def _end() -> None:

@@ -8,8 +8,9 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import wraps
+from contextlib import ExitStack, contextmanager
+from functools import cache, wraps
+from inspect import signature
 from typing import Any, NoReturn
 from weakref import WeakSet
 
@@ -17,6 +18,7 @@ import ml_dtypes
 import numpy as np
 import onnxruntime
 
+from ...engine.vulkan.gpu import select_device
 from ...engine.vulkan.system import Closing
 from ...errors import InvalidArgumentError, NothingOnDeviceWarning
 from ...operators.problem import Problem
@@ -25,9 +27,11 @@ from ..directml.device import Device
 from ..sessions import open_device, shapes_to_warm_up
 from .assignment import DEVICE, Assignment
 from .exchange import PROVIDER, creation, original, runs, under_way
+from .provider import register
 from .session_streams import SessionStream
 
-_BOTH = [PROVIDER, "CPUExecutionProvider"]
+_CPU = "CPUExecutionProvider"
+_BOTH = [PROVIDER, _CPU]
 _BFLOAT16 = 16  # ONNX's number of the type
 _ERRORS = 3  # onnxruntime's severity
 
@@ -54,6 +58,35 @@ def _raising(method: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+@contextmanager
+def _creating(session: Any, device: Device | int | str | None = None, options: Options = Options()) -> Iterator[None]:
+    """Make a session of onnxruntime's: its provider gets our arguments, and it gets the provider and the exceptions."""
+    register()  # again, if onnxruntime was asked to forget it
+    creation.settings, creation.made, creation.errors = (device, options), [], []
+    try:
+        yield
+        if creation.errors:  # and onnxruntime went on with the CPU
+            raise creation.errors[0]
+        session._provider = creation.made[-1] if PROVIDER in session.get_providers() else None
+    except Exception as error:
+        _raise(error)
+    finally:
+        creation.settings, creation.made, creation.errors = (None, Options()), None, None
+
+
+def _tell(session: Any) -> None:
+    """Log how much of a new session runs on the device, and warn its maker if nothing does."""
+    found, names = InferenceSession.assignment(session), session.get_providers()
+    _log.info("loaded %r: %s", session.get_modelmeta().graph_name, found.headline)
+    if found.on(DEVICE):
+        _on_device.add(session)
+    elif session._provider and (not _on_device or _CPU in names[:names.index(PROVIDER)]):
+        reasons = [f"{node.op_type} node {node.name!r}: {node.reason}" for node in found.nodes if node.reason]
+        reason = reasons[0] if reasons else f"of {len(found.nodes)} nodes none is a GRU, LSTM or RNN"
+        warnings.warn(f"nothing runs on the Vulkan device: {reason}; see assignment() of vkdml.onnx.InferenceSession",
+                      NothingOnDeviceWarning, stacklevel=3)
+
+
 class InferenceSession(Closing, onnxruntime.InferenceSession):
     """onnxruntime.InferenceSession. GRU, LSTM and RNN nodes run on a Vulkan device, and all other nodes in onnxruntime.
 
@@ -75,7 +108,7 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
     onnxruntime raises where it cannot load the model.
 
     Warns with a NothingOnDeviceWarning where the session has the provider, and no node of the model runs on the device, nor of
-    any other session there is.
+    any other session there is; or where the CPU stands before the provider in the list.
     """
 
     def __init__(self, path_or_bytes: Any, sess_options: onnxruntime.SessionOptions | None = None,
@@ -94,30 +127,14 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
             sess_options.log_severity_level = _ERRORS
         if providers is None and not sess_options.has_providers():
             providers, provider_options = _BOTH, None
-        with self._creating():
-            super().__init__(source, sess_options, providers, provider_options, **others)
+        self._create(super().__init__, source, sess_options, providers, provider_options, **others)
         self._base = {*vars(self), "_base"}  # a subclass adds others
-        _log.info("loaded %r: %s", self.get_modelmeta().graph_name, self.assignment().headline)
-        if self.assignment().on(DEVICE):
-            _on_device.add(self)
-        elif self._provider and not _on_device:
-            warnings.warn(f"nothing runs on the Vulkan device: of {len(self.assignment().nodes)} nodes none is a GRU, LSTM or "
-                          "RNN that it can run; see session.assignment()", NothingOnDeviceWarning, stacklevel=2)
+        _tell(self)
 
-    @contextmanager
-    def _creating(self) -> Iterator[None]:
-        """Make a session of onnxruntime's: its provider gets our arguments, and we get it, and its exceptions."""
+    def _create(self, make: Callable[..., None], *arguments: Any, **others: Any) -> None:
         device, options = self._given[3]["device"], self._given[3]["options"]
-        creation.settings, creation.made, creation.errors = (device, options), [], []
-        try:
-            yield
-            if creation.errors:  # and onnxruntime went on with the CPU
-                raise creation.errors[0]
-            self._provider: Any = creation.made[-1] if creation.made else None
-        except Exception as error:
-            _raise(error)
-        finally:
-            creation.settings, creation.made, creation.errors = (None, Options()), None, None
+        with _creating(self, device, options):
+            make(*arguments, **others)
         if self._provider is None and device is not None:
             raise InvalidArgumentError("InferenceSession", "providers", self.get_providers(), f"{PROVIDER} among them")
         self._has_bfloat16 = any("bfloat16" in arg.type for arg in (*self.get_inputs(), *self.get_outputs()))
@@ -126,8 +143,7 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
                       ) -> None:
         """Load the model again, with other providers. The file must still be there."""
         self._given = self._given[0], providers, provider_options, self._given[3]
-        with self._creating():
-            super().set_providers(providers or _BOTH, provider_options)
+        self._create(super().set_providers, providers or _BOTH, provider_options)
 
     def __getstate__(self) -> dict[str, Any]:
         self._expect_open()
@@ -230,7 +246,8 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
         return SessionStream(self, carried, output_names)
 
 
-_on_device: WeakSet[InferenceSession] = WeakSet()  # of which something runs there
+_on_device: WeakSet[onnxruntime.InferenceSession] = WeakSet()  # of which something runs there
+_uses: set[ExitStack] = set()  # of `prefer` that have not been undone
 
 
 def _ort_value(value: Any) -> onnxruntime.OrtValue:
@@ -246,3 +263,76 @@ def _array(value: onnxruntime.OrtValue) -> np.ndarray:
         return value.numpy()
     memory: Any = (ctypes.c_char * (math.prod(value.shape()) * 2)).from_address(value.data_ptr())
     return np.frombuffer(memory, ml_dtypes.bfloat16).reshape(value.shape()).copy()
+
+
+# Sessions of other packages
+
+def get_available_providers() -> list[str]:
+    """onnxruntime's list, with VkdmlExecutionProvider first, as sessions prefer the first provider that can run a node."""
+    return sorted(onnxruntime.get_available_providers(), key=lambda name: name != PROVIDER)
+
+
+def prefer() -> ExitStack:
+    """Make every onnxruntime.InferenceSession of this process prefer the Vulkan device to the CPU, also those of packages.
+
+    Call it at the top of a program. From then on, sessions have VkdmlExecutionProvider right before the CPU, whatever providers
+    their makers name: in a list, in sess_options, or nowhere. Providers that stand before the CPU stay before it, and
+    sess_options that choose another provider than the CPU are left alone. So are sessions that exist, and those of
+    vkdml.onnx.InferenceSession. A failure of the device raises vkdml's exceptions, where onnxruntime would print "EP Error" and
+    go on with the CPU. VKDML_DEVICE in the environment chooses the device.
+
+    Returns what undoes the call, by close() or at the end of a `with` block. Further calls do nothing more, and sessions prefer
+    the device until all calls are undone. Threads may call it. Processes that this one starts have to call it themselves.
+
+    Raises DriverError if there is no device.
+    """
+    select_device(None)
+    _patch()
+    undo = ExitStack()
+    undo.callback(_uses.discard, undo)
+    _uses.add(undo)
+    return undo
+
+
+@cache
+def _patch() -> None:
+    """Change onnxruntime's class itself: packages may have imported it already, or have subclasses of it."""
+    for name in ("__init__", "set_providers"):
+        setattr(onnxruntime.InferenceSession, name, _preferring(getattr(onnxruntime.InferenceSession, name)))
+    for name in ("run", "run_with_iobinding", "run_with_ort_values", "run_with_ortvaluevector"):
+        setattr(onnxruntime.InferenceSession, name, _raising(getattr(onnxruntime.InferenceSession, name)))
+
+
+def _preferring(method: Callable[..., None]) -> Callable[..., None]:
+    """A method of onnxruntime's that makes a session, with our provider before the CPU where `prefer` is in use."""
+    parameters = signature(method)
+
+    @wraps(method)
+    def call(session: Any, *arguments: Any, **named: Any) -> None:
+        if not _uses or creation.made is not None:  # which a session of ours has
+            return method(session, *arguments, **named)
+        bound = parameters.bind(session, *arguments, **named)
+        given = bound.arguments
+        options = given.get("sess_options")
+        is_chosen = not given.get("providers") and isinstance(options, onnxruntime.SessionOptions) and options.has_providers()
+        if not is_chosen:
+            given["providers"], given["provider_options"] = _before_cpu(given.get("providers"), given.get("provider_options"))
+        with _creating(session):
+            method(*bound.args, **bound.kwargs)
+            if is_chosen and session.get_providers()[0] == _CPU:
+                session.set_providers(*_before_cpu(session.get_providers(), None))
+        _tell(session)
+    return call
+
+
+def _before_cpu(providers: Any, provider_options: Any) -> tuple[Any, Any]:
+    """Return both arguments of a session with our provider right before the CPU; wrong ones as they are, for onnxruntime."""
+    try:
+        entries = list(providers or ()) if provider_options is None else list(zip(providers, provider_options, strict=True))
+    except (TypeError, ValueError):
+        return providers, provider_options
+    names = [entry[0] if isinstance(entry, tuple) and entry else entry for entry in entries]
+    end = names.index(_CPU) if _CPU in names else len(names)
+    if PROVIDER not in names[:end]:
+        entries.insert(end, entries.pop(names.index(PROVIDER)) if PROVIDER in names else PROVIDER)
+    return entries, None
