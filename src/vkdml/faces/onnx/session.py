@@ -87,6 +87,26 @@ def _tell(session: Any) -> None:
                       NothingOnDeviceWarning, stacklevel=3)
 
 
+def _named(providers: Any, provider_options: Any, before_cpu: bool = False) -> tuple[Any, Any]:
+    """Return both arguments as one list, our provider with device for device_id, of which onnxruntime takes 0 alone.
+
+    before_cpu: put our provider right before the CPU. Wrong arguments are returned as they are: onnxruntime refuses them.
+    """
+    try:
+        pairs = zip(providers, provider_options, strict=True) if provider_options is not None else [
+            one if isinstance(one, tuple) else (one, {}) for one in providers]
+        entries = [(name, {"device" if name == PROVIDER and key == "device_id" and "device" not in options else key: value
+                           for key, value in options.items()})
+                   for name, options in pairs]
+        names = [name for name, _ in entries]
+        end = names.index(_CPU) if _CPU in names else len(names)
+        if before_cpu and PROVIDER not in names[:end]:
+            entries.insert(end, entries.pop(names.index(PROVIDER)) if PROVIDER in names else (PROVIDER, {}))
+        return entries, None
+    except (AttributeError, TypeError, ValueError):
+        return providers, provider_options
+
+
 class InferenceSession(Closing, onnxruntime.InferenceSession):
     """onnxruntime.InferenceSession. GRU, LSTM and RNN nodes run on a Vulkan device, and all other nodes in onnxruntime.
 
@@ -127,7 +147,7 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
             sess_options.log_severity_level = _ERRORS
         if providers is None and not sess_options.has_providers():
             providers, provider_options = _BOTH, None
-        self._create(super().__init__, source, sess_options, providers, provider_options, **others)
+        self._create(super().__init__, source, sess_options, *_named(providers, provider_options), **others)
         self._base = {*vars(self), "_base"}  # a subclass adds others
         _tell(self)
 
@@ -143,7 +163,7 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
                       ) -> None:
         """Load the model again, with other providers. The file must still be there."""
         self._given = self._given[0], providers, provider_options, self._given[3]
-        self._create(super().set_providers, providers or _BOTH, provider_options)
+        self._create(super().set_providers, *_named(providers or _BOTH, provider_options))
 
     def __getstate__(self) -> dict[str, Any]:
         self._expect_open()
@@ -316,23 +336,11 @@ def _preferring(method: Callable[..., None]) -> Callable[..., None]:
         options = given.get("sess_options")
         is_chosen = not given.get("providers") and isinstance(options, onnxruntime.SessionOptions) and options.has_providers()
         if not is_chosen:
-            given["providers"], given["provider_options"] = _before_cpu(given.get("providers"), given.get("provider_options"))
+            given["providers"], given["provider_options"] = _named(
+                given.get("providers") or [_CPU], given.get("provider_options"), before_cpu=True)
         with _creating(session):
             method(*bound.args, **bound.kwargs)
             if is_chosen and session.get_providers()[0] == _CPU:
-                session.set_providers(*_before_cpu(session.get_providers(), None))
+                session.set_providers(*_named(session.get_providers(), None, before_cpu=True))
         _tell(session)
     return call
-
-
-def _before_cpu(providers: Any, provider_options: Any) -> tuple[Any, Any]:
-    """Return both arguments of a session with our provider right before the CPU; wrong ones as they are, for onnxruntime."""
-    try:
-        entries = list(providers or ()) if provider_options is None else list(zip(providers, provider_options, strict=True))
-    except (TypeError, ValueError):
-        return providers, provider_options
-    names = [entry[0] if isinstance(entry, tuple) and entry else entry for entry in entries]
-    end = names.index(_CPU) if _CPU in names else len(names)
-    if PROVIDER not in names[:end]:
-        entries.insert(end, entries.pop(names.index(PROVIDER)) if PROVIDER in names else PROVIDER)
-    return entries, None
