@@ -20,14 +20,13 @@ try:
 except ImportError as _error:
     raise MissingPackageError(f"vkdml.onnx needs the package {_error.name}: {install_line('onnx')}") from None
 
-from . import provider as _provider_of_sessions
 from .assignment import AssignedNode, Assignment
 from .backend import VulkanBackend, prepare, run_model, run_node, supports_device
+from .provider import register as _register
 from .session import InferenceSession, get_available_providers, prefer
 from .session_streams import SessionStream
 
-_provider_of_sessions.register()
-VulkanBackend.make_session = InferenceSession
+_register()
 
 __all__ = ["AssignedNode", "Assignment", "InferenceSession", "SessionStream", "VulkanBackend", "get_available_providers",
            "prefer", "prepare", "run_model", "run_node", "supports_device"]

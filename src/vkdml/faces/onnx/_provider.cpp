@@ -307,12 +307,14 @@ EXPORTED Status* CreateEpFactories(const char*, Table base, const void*, Factory
   *count = ort ? 1 : 0;
   if (!ort) return nullptr;  // an onnxruntime that is too old has said so
   ort_ep = call<Table>(ort, GET_EP_API);
-  *made = new Factory{VERSION, {function(provider_name), function(vendor), function(devices), function(create), function(release),
-                                function(vendor_id), function(version), nullptr, function(no_allocator), function(nothing),
-                                function(no_transfer), function(no)}};
+  // Never freed: sessions that outlive the registration release their providers through it
+  static Factory factory{VERSION, {function(provider_name), function(vendor), function(devices), function(create), function(release),
+                                   function(vendor_id), function(version), nullptr, function(no_allocator), function(nothing),
+                                   function(no_transfer), function(no)}};
+  *made = &factory;
   return nullptr;
 }
-EXPORTED Status* ReleaseEpFactory(Factory* factory) { delete factory; return nullptr; }
+EXPORTED Status* ReleaseEpFactory(Factory*) { return nullptr; }
 
 PYBIND11_MODULE(_provider, module) {
   module.def("set", [](py::object make, py::object message, py::list types) {

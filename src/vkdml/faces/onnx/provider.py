@@ -29,7 +29,6 @@ _PREFIX = f"ep.{PROVIDER.lower()}."  # of the provider's options among a session
 
 _extension: Any = importlib.import_module("._provider", __package__)  # which has no types
 _lock = threading.Lock()
-_is_registered = False
 
 
 class Provider:
@@ -40,14 +39,14 @@ class Provider:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         own = {key.removeprefix(_PREFIX): value for key, value in options.items() if key.startswith(_PREFIX)}
-        if not own.keys() <= {"device", "device_id"} or len(own) > 1:
+        if not own.keys() <= {"device", "device_id"}:
             raise InvalidArgumentError("InferenceSession", f"options of {PROVIDER}", own, "device or device_id")
         if options.get("ep.context_enable") == "1":
             raise InvalidArgumentError("InferenceSession", "ep.context_enable", "1",
                                        f"0: nodes on the device cannot be saved; make the EPContext model without {PROVIDER}")
-        named = next((value for value in own.values() if value != "None"), None)  # onnxruntime makes texts of all values
+        named = own.get("device", own.get("device_id"))
         given, self.options = creation.settings
-        self.given_device = named if given is None else given
+        self.given_device = given if given is not None or named == "None" else named  # onnxruntime makes texts of all values
         self.device = open_device("InferenceSession", self.given_device)
         self.runs: list[DeviceRun] = []
         self._on_device: list[AssignedNode] = []
@@ -107,16 +106,11 @@ class Provider:
 
 def register() -> None:
     """Make the provider known to onnxruntime, if it is not. Raises MissingPackageError for an onnxruntime that is too old."""
-    global _is_registered
+    if tuple(map(int, re.findall(r"\d+", onnxruntime.__version__)[:2])) < _SINCE:
+        raise MissingPackageError(f"vkdml.onnx needs onnxruntime 1.25 or newer; found {onnxruntime.__version__}: "
+                                  + install_line("onnx"))
     with _lock:
-        if tuple(map(int, re.findall(r"\d+", onnxruntime.__version__)[:2])) < _SINCE:
-            raise MissingPackageError(f"vkdml.onnx needs onnxruntime 1.25 or newer; found {onnxruntime.__version__}: "
-                                      + install_line("onnx"))
-        if not _is_registered:
-            _extension.set(Provider, message, DTYPES)
-            atexit.register(_end)
-            _is_registered = True
-        if PROVIDER not in onnxruntime.get_available_providers():  # it is where this module is imported again
+        if PROVIDER not in onnxruntime.get_available_providers():
             onnxruntime.register_execution_provider_library("vkdml", _extension.__file__)
 
 
@@ -126,3 +120,7 @@ def _end() -> None:
         time.sleep(0.01)
     runs.end()
     _extension.end()
+
+
+_extension.set(Provider, message, DTYPES)
+atexit.register(_end)

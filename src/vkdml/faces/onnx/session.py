@@ -65,11 +65,15 @@ def _creating(session: Any, device: Device | int | str | None = None, options: O
     creation.settings, creation.made, creation.errors = (device, options), [], []
     try:
         yield
-        if creation.errors:  # and onnxruntime went on with the CPU
+        if creation.errors:
             raise creation.errors[0]
         session._provider = creation.made[-1] if PROVIDER in session.get_providers() else None
-    except Exception as error:
-        _raise(error)
+        if session._provider is None and device is not None:
+            raise InvalidArgumentError("InferenceSession", "providers", session.get_providers(), f"{PROVIDER} among them")
+    except Exception:
+        if creation.errors:  # after which onnxruntime has tried the CPU
+            raise creation.errors[0] from None
+        raise
     finally:
         creation.settings, creation.made, creation.errors = (None, Options()), None, None
 
@@ -81,9 +85,8 @@ def _tell(session: Any) -> None:
     if found.on(DEVICE):
         _on_device.add(session)
     elif session._provider and (not _on_device or _CPU in names[:names.index(PROVIDER)]):
-        reasons = [f"{node.op_type} node {node.name!r}: {node.reason}" for node in found.nodes if node.reason]
-        reason = reasons[0] if reasons else f"of {len(found.nodes)} nodes none is a GRU, LSTM or RNN"
-        warnings.warn(f"nothing runs on the Vulkan device: {reason}; see assignment() of vkdml.onnx.InferenceSession",
+        reasons = [*found.refused, f"of {len(found.nodes)} nodes none is a GRU, LSTM or RNN"]
+        warnings.warn(f"nothing runs on the Vulkan device: {reasons[0]}; `vkdml explain` and assignment() say more",
                       NothingOnDeviceWarning, stacklevel=3)
 
 
@@ -95,16 +98,17 @@ def _named(providers: Any, provider_options: Any, before_cpu: bool = False) -> t
     try:
         pairs = zip(providers, provider_options, strict=True) if provider_options is not None else [
             one if isinstance(one, tuple) else (one, {}) for one in providers]
-        entries = [(name, {"device" if name == PROVIDER and key == "device_id" and "device" not in options else key: value
-                           for key, value in options.items()})
-                   for name, options in pairs]
-        names = [name for name, _ in entries]
-        end = names.index(_CPU) if _CPU in names else len(names)
-        if before_cpu and PROVIDER not in names[:end]:
-            entries.insert(end, entries.pop(names.index(PROVIDER)) if PROVIDER in names else (PROVIDER, {}))
-        return entries, None
-    except (AttributeError, TypeError, ValueError):
+        entries = [(name, dict(options)) for name, options in pairs]
+        own = dict(reversed(entries)).get(PROVIDER, {})  # the first one's
+    except (TypeError, ValueError):
         return providers, provider_options
+    names = [name for name, _ in entries]
+    if "device_id" in own:
+        own.setdefault("device", own.pop("device_id"))
+    end = names.index(_CPU) if _CPU in names else len(names)
+    if before_cpu and PROVIDER not in names[:end]:
+        entries = [*entries[:end], (PROVIDER, own), *(entry for entry in entries[end:] if entry[0] != PROVIDER)]
+    return entries, None
 
 
 class InferenceSession(Closing, onnxruntime.InferenceSession):
@@ -147,23 +151,18 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
             sess_options.log_severity_level = _ERRORS
         if providers is None and not sess_options.has_providers():
             providers, provider_options = _BOTH, None
-        self._create(super().__init__, source, sess_options, *_named(providers, provider_options), **others)
+        with _creating(self, device, options):
+            super().__init__(source, sess_options, *_named(providers, provider_options), **others)
+        self._has_bfloat16 = any("bfloat16" in arg.type for arg in (*self.get_inputs(), *self.get_outputs()))
         self._base = {*vars(self), "_base"}  # a subclass adds others
         _tell(self)
-
-    def _create(self, make: Callable[..., None], *arguments: Any, **others: Any) -> None:
-        device, options = self._given[3]["device"], self._given[3]["options"]
-        with _creating(self, device, options):
-            make(*arguments, **others)
-        if self._provider is None and device is not None:
-            raise InvalidArgumentError("InferenceSession", "providers", self.get_providers(), f"{PROVIDER} among them")
-        self._has_bfloat16 = any("bfloat16" in arg.type for arg in (*self.get_inputs(), *self.get_outputs()))
 
     def set_providers(self, providers: Sequence[Any] | None = None, provider_options: Sequence[dict[Any, Any]] | None = None
                       ) -> None:
         """Load the model again, with other providers. The file must still be there."""
         self._given = self._given[0], providers, provider_options, self._given[3]
-        self._create(super().set_providers, *_named(providers or _BOTH, provider_options))
+        with _creating(self, self._given[3]["device"], self._given[3]["options"]):
+            super().set_providers(*_named(providers or _BOTH, provider_options))
 
     def __getstate__(self) -> dict[str, Any]:
         self._expect_open()
