@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache, wraps
 from inspect import signature
-from typing import Any, NoReturn
+from typing import Any
 from weakref import WeakSet
 
 import ml_dtypes
@@ -38,14 +38,6 @@ _ERRORS = 3  # onnxruntime's severity
 _log = logging.getLogger(__name__)
 
 
-def _raise(raised: Exception) -> NoReturn:
-    """Raise our exception, of which onnxruntime's tells, or onnxruntime's own."""
-    ours = original(raised)
-    if ours is None:
-        raise raised
-    raise ours from None
-
-
 def _raising(method: Callable[..., Any]) -> Callable[..., Any]:
     """A method of onnxruntime's that raises our exceptions as they were raised."""
     @wraps(method)
@@ -54,7 +46,7 @@ def _raising(method: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 return method(*arguments, **named)
             except Exception as error:
-                _raise(error)
+                raise (original(error) or error) from None
     return call
 
 
@@ -62,20 +54,21 @@ def _raising(method: Callable[..., Any]) -> Callable[..., Any]:
 def _creating(session: Any, device: Device | int | str | None = None, options: Options = Options()) -> Iterator[None]:
     """Make a session of onnxruntime's: its provider gets our arguments, and it gets the provider and the exceptions."""
     register()  # again, if onnxruntime was asked to forget it
-    creation.settings, creation.made, creation.errors = (device, options), [], []
+    made: list[Any] = []
+    errors: list[BaseException] = []
+    creation.settings, creation.made, creation.errors = (device, options), made, errors
     try:
         yield
-        if creation.errors:
-            raise creation.errors[0]
-        session._provider = creation.made[-1] if PROVIDER in session.get_providers() else None
-        if session._provider is None and device is not None:
-            raise InvalidArgumentError("InferenceSession", "providers", session.get_providers(), f"{PROVIDER} among them")
     except Exception:
-        if creation.errors:  # after which onnxruntime has tried the CPU
-            raise creation.errors[0] from None
-        raise
+        if not errors:
+            raise
     finally:
         creation.settings, creation.made, creation.errors = (None, Options()), None, None
+    if errors:  # onnxruntime may have gone on with the CPU
+        raise errors[0]
+    session._provider = made[-1] if PROVIDER in session.get_providers() else None
+    if session._provider is None and device is not None:
+        raise InvalidArgumentError("InferenceSession", "providers", session.get_providers(), f"{PROVIDER} among them")
 
 
 def _tell(session: Any) -> None:
