@@ -34,15 +34,15 @@ def on_device(session):
     return len(vkdml.onnx.InferenceSession.assignment(session).on("device"))
 
 
+LISTS: list[dict] = [{}, {"providers": None}, {"providers": []}, {"providers": [CPU]}, {"providers": (CPU,)}, {"providers": [(CPU, {})]},
+                     {"providers": [CPU], "provider_options": [{}]}, {"providers": [CPU, (NAME, {"device_id": 0})]}, {"providers": [CUDA, CPU]},
+                     {"providers": [CPU, NAME], "provider_options": [{}, {"device": "0"}]}]
 POLICIES = onnxruntime.OrtExecutionProviderDevicePolicy.__members__.values()
 
 
 @pytest.mark.filterwarnings("ignore:Specified")
 @pytest.mark.parametrize(("named", "providers"), [
-    *[(lambda named=named: named, BOTH) for named in (
-        {}, {"providers": None}, {"providers": []}, {"providers": [CPU]}, {"providers": (CPU,)}, {"providers": [(CPU, {})]},
-        {"providers": [CPU], "provider_options": [{}]}, {"providers": [CPU, (NAME, {"device_id": 0})]}, {"providers": [CUDA, CPU]},
-        {"providers": [CPU, NAME], "provider_options": [{}, {"device": "0"}]})],
+    *[(lambda named=named: named, BOTH) for named in LISTS],
     *[(lambda names=names: chosen(*names), BOTH) for names in ((), (CPU,), (CPU, NAME), (NAME,))],
     *[(lambda policy=policy: chosen(policy=policy), BOTH) for policy in POLICIES], (lambda: chosen(CPU) | {"providers": [CPU]}, BOTH),
     *[(lambda get=get: {"providers": get()}, [AZURE, NAME, CPU]) for get in (onnxruntime.get_available_providers, lambda: [AZURE, CPU], lambda: [AZURE])],

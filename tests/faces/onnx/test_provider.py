@@ -19,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 
 import vkdml
 from tests.faces.onnx.support import GRU, B, H, I, T, alone, check, groups, model, weights
-from vkdml.faces.onnx import provider, runs
+from vkdml.faces.onnx import exchange, provider, runs
 from vkdml.onnx import InferenceSession
 
 pytestmark = pytest.mark.device
@@ -119,7 +119,7 @@ def test_it_is_registered_once_and_again_where_a_session_misses_it(small):
     session = InferenceSession(small)
     onnxruntime.unregister_execution_provider_library("vkdml")
     assert NAME not in onnxruntime.get_available_providers()
-    together([threading.Thread(target=provider.register) for _ in range(8)])
+    together([threading.Thread(target=exchange.register) for _ in range(8)])
     assert onnxruntime.get_available_providers().count(NAME) == 1
     onnxruntime.unregister_execution_provider_library("vkdml")
     again = InferenceSession(small)
@@ -131,7 +131,7 @@ def test_it_is_registered_once_and_again_where_a_session_misses_it(small):
 def test_an_onnxruntime_that_is_too_old(monkeypatch, version):
     monkeypatch.setattr(onnxruntime, "__version__", version)
     with pytest.raises(vkdml.MissingPackageError, match=f"needs onnxruntime 1.25 or newer; found {version}: pip install"):
-        provider.register()
+        exchange.register()
 
 
 # What loads and runs

@@ -22,7 +22,8 @@ except ImportError as _error:
 
 from .assignment import AssignedNode, Assignment
 from .backend import VulkanBackend, prepare, run_model, run_node, supports_device
-from .provider import register as _register
+from .exchange import register as _register
+from .provider import Provider as _Provider  # noqa: F401  (the extension calls it)
 from .session import InferenceSession, get_available_providers, prefer
 from .session_streams import SessionStream
 

@@ -1,34 +1,22 @@
-"""The execution provider that onnxruntime asks which nodes it takes, and has them run: Python's part of _provider.cpp.
-
-`register` makes it known to onnxruntime.
-"""
+"""The execution provider that onnxruntime asks which nodes it takes, and has them run: Python's part of _provider.cpp."""
 
 from __future__ import annotations
 
 import atexit
-import importlib
-import re
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import onnxruntime
-
-from ...errors import InvalidArgumentError, MissingPackageError, install_line
+from ...errors import InvalidArgumentError
 from ..sessions import open_device
 from .assignment import DEVICE, ONNXRUNTIME, AssignedNode
-from .exchange import PROVIDER, creation, message, runs, under_way
+from .exchange import PROVIDER, creation, extension, message, runs, under_way
 from .nodes import RecurrentNode
 from .programs import DTYPES, NodeGraph, groups
 from .runs import DeviceRun
 
-_SINCE = (1, 25)  # onnxruntime's version that knows registered providers by their names
 _PREFIX = f"ep.{PROVIDER.lower()}."  # of the provider's options among a session's
-
-_extension: Any = importlib.import_module("._provider", __package__)  # which has no types
-_lock = threading.Lock()
 
 
 class Provider:
@@ -104,23 +92,13 @@ class Provider:
         return found
 
 
-def register() -> None:
-    """Make the provider known to onnxruntime, if it is not. Raises MissingPackageError for an onnxruntime that is too old."""
-    if tuple(map(int, re.findall(r"\d+", onnxruntime.__version__)[:2])) < _SINCE:
-        raise MissingPackageError(f"vkdml.onnx needs onnxruntime 1.25 or newer; found {onnxruntime.__version__}: "
-                                  + install_line("onnx"))
-    with _lock:
-        if PROVIDER not in onnxruntime.get_available_providers():
-            onnxruntime.register_execution_provider_library("vkdml", _extension.__file__)
-
-
 def _end() -> None:
     """Wait for what calls back, at Python's end; then nothing begins any more in other threads."""
     while under_way:
         time.sleep(0.01)
     runs.end()
-    _extension.end()
+    extension.end()
 
 
-_extension.set(Provider, message, DTYPES)
+extension.set(Provider, message, DTYPES)
 atexit.register(_end)

@@ -9,7 +9,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import cache, wraps
+from functools import wraps
 from inspect import signature
 from typing import Any
 from weakref import WeakSet
@@ -26,8 +26,7 @@ from ...planning.options import Options
 from ..directml.device import Device
 from ..sessions import open_device, shapes_to_warm_up
 from .assignment import DEVICE, Assignment
-from .exchange import PROVIDER, creation, original, runs, under_way
-from .provider import register
+from .exchange import PROVIDER, creation, original, register, runs, under_way
 from .session_streams import SessionStream
 
 _CPU = "CPUExecutionProvider"
@@ -260,6 +259,7 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
 
 _on_device: WeakSet[onnxruntime.InferenceSession] = WeakSet()  # of which something runs there
 _uses: set[ExitStack] = set()  # of `prefer` that have not been undone
+_is_patched = False
 
 
 def _ort_value(value: Any) -> onnxruntime.OrtValue:
@@ -306,13 +306,16 @@ def prefer() -> ExitStack:
     return undo
 
 
-@cache
 def _patch() -> None:
-    """Change onnxruntime's class itself: packages may have imported it already, or have subclasses of it."""
+    """Change onnxruntime's class itself, once: packages may have imported it already, or have subclasses of it."""
+    global _is_patched
+    if _is_patched:
+        return
     for name in ("__init__", "set_providers"):
         setattr(onnxruntime.InferenceSession, name, _preferring(getattr(onnxruntime.InferenceSession, name)))
     for name in ("run", "run_with_iobinding", "run_with_ort_values", "run_with_ortvaluevector"):
         setattr(onnxruntime.InferenceSession, name, _raising(getattr(onnxruntime.InferenceSession, name)))
+    _is_patched = True
 
 
 def _preferring(method: Callable[..., None]) -> Callable[..., None]:
