@@ -38,12 +38,14 @@ _log = logging.getLogger(__name__)
 
 
 def _raising(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of onnxruntime's that raises our exceptions as they were raised."""
+    """A method of onnxruntime's that raises our exceptions as they were raised, in sessions of ours and of `prefer`."""
     @wraps(method)
-    def call(*arguments: Any, **named: Any) -> Any:
+    def call(session: Any, *arguments: Any, **named: Any) -> Any:
+        if "_provider" not in vars(session):
+            return method(session, *arguments, **named)
         with runs:
             try:
-                return method(*arguments, **named)
+                return method(session, *arguments, **named)
             except Exception as error:
                 raise (original(error) or error) from None
     return call
