@@ -289,16 +289,12 @@ def get_available_providers() -> list[str]:
 def prefer() -> ExitStack:
     """Make every onnxruntime.InferenceSession of this process prefer the Vulkan device to the CPU, also those of packages.
 
-    Call it at the top of a program. From then on, sessions have VkdmlExecutionProvider right before the CPU, whatever providers
-    their makers name: in a list, in sess_options, or nowhere. Providers that stand before the CPU stay before it, and
-    sess_options that choose another provider than the CPU are left alone. So are sessions that exist, and those of
-    vkdml.onnx.InferenceSession. A failure of the device raises vkdml's exceptions, where onnxruntime would print "EP Error" and
-    go on with the CPU. VKDML_DEVICE in the environment chooses the device.
+    New sessions have VkdmlExecutionProvider right before the CPU, whatever providers they are given. Providers before the CPU
+    stay there, and sess_options that choose another provider than the CPU are left alone, as are sessions of
+    vkdml.onnx.InferenceSession. Where the device fails, vkdml's exceptions are raised, and onnxruntime does not fall back.
 
-    Returns what undoes the call, by close() or at the end of a `with` block. Further calls do nothing more, and sessions prefer
-    the device until all calls are undone. Threads may call it. Processes that this one starts have to call it themselves.
-
-    Raises DriverError if there is no device.
+    Returns what undoes this call, by close() or at the end of a `with` block; sessions prefer the device until all calls are
+    undone. Threads may call it. Raises DriverError if there is no device.
     """
     select_device(None)
     _patch()
