@@ -64,8 +64,7 @@ def run(chosen: argparse.Namespace) -> int:
     report: dict[str, Any] = {"device": device.info.name, "memory_limit": device.memory_limit}
     if is_model:
         assignment, problems = _of_model(chosen, device)
-        report |= {"nodes": len(assignment.nodes), "assignment": assignment.groups(),
-                   "refused": [f"{node.op_type} node {node.name!r}: {node.reason}" for node in assignment.nodes if node.reason]}
+        report |= {"nodes": len(assignment.nodes), "assignment": assignment.groups(), "refused": assignment.refused}
     else:
         cell, sizes = chosen.what
         problem = _problem_of(cell, sizes, chosen.type or "float32")

@@ -19,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 
 import vkdml
 from tests.faces.onnx.support import GRU, B, H, I, T, alone, check, groups, model, weights
-from vkdml.faces.onnx import provider, runs
+from vkdml.faces.onnx import exchange, provider, runs
 from vkdml.onnx import InferenceSession
 
 pytestmark = pytest.mark.device
@@ -50,6 +50,12 @@ def quiet(**values):
     return options
 
 
+def configured(key, value):
+    options = quiet()
+    options.add_session_config_entry(key, value)
+    return options
+
+
 def together(threads):
     for thread in threads:
         thread.start()
@@ -59,7 +65,8 @@ def together(threads):
 
 # onnxruntime's own sessions
 
-@pytest.mark.parametrize("named", [BOTH, [(NAME, {"device": "0"}), "CPUExecutionProvider"]])
+@pytest.mark.parametrize("named", [BOTH, *([(NAME, own), "CPUExecutionProvider"] for own in (
+    {"device": "0"}, {"device": None}, {"device_id": 0}, {"device_id": "0"}, {"device_id": None}))])
 def test_a_session_of_onnxruntimes(small, expected, named):
     assert NAME in onnxruntime.get_available_providers()
     session = onnxruntime.InferenceSession(small, quiet(), named)
@@ -71,8 +78,7 @@ def test_a_session_of_onnxruntimes(small, expected, named):
 
 
 def test_as_onnxruntime_records_it(small):
-    options = quiet()
-    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    options = configured("session.record_ep_graph_assignment_info", "1")
     session = InferenceSession(model(TWO, weights()).SerializeToString(), options, BOTH)
     theirs = {(part.ep_name == NAME, node.op_type) for part in session.get_provider_graph_assignment_info() for node in part.get_nodes()}
     assert theirs == {(node.runs_on == "device", node.op_type) for node in session.assignment().nodes}
@@ -97,8 +103,10 @@ def test_devices_in_the_options(small, expected):
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    ({"providers": [(NAME, {"id": 1})]}, "options of VkdmlExecutionProvider: found .*; expected device alone"),
+    ({"providers": [(NAME, {"id": 1})]}, "options of VkdmlExecutionProvider: found .*; expected device or device_id"),
     ({"providers": [(NAME, {"device": "no such"})]}, "no such"), ({"device": "no such"}, "no such"),
+    ({"providers": [NAME], "provider_options": [{"device_id": 77}]}, "no Vulkan device '77'"),
+    ({"sess_options": configured("ep.context_enable", "1")}, "ep.context_enable: found 1; expected 0: nodes on the device cannot be saved"),
     ({"device": 0, "providers": ["CPUExecutionProvider"]}, "providers: found .*; expected VkdmlExecutionProvider among them"),
     ({"options": 3}, "options: found int; expected vkdml.Options"),
 ])
@@ -107,18 +115,23 @@ def test_wrong_arguments(small, arguments, message, capfd):
         InferenceSession(small, **arguments)
 
 
-def test_it_is_registered_once():
-    threads = [threading.Thread(target=provider.register) for _ in range(8)]
-    together(threads)
+def test_it_is_registered_once_and_again_where_a_session_misses_it(small):
+    session = InferenceSession(small)
+    onnxruntime.unregister_execution_provider_library("vkdml")
+    assert NAME not in onnxruntime.get_available_providers()
+    together([threading.Thread(target=exchange.register) for _ in range(8)])
     assert onnxruntime.get_available_providers().count(NAME) == 1
+    onnxruntime.unregister_execution_provider_library("vkdml")
+    again = InferenceSession(small)
+    assert again.assignment() == session.assignment()
+    np.testing.assert_array_equal(again.run(None, {"x": X})[0], session.run(None, {"x": X})[0])
 
 
 @pytest.mark.parametrize("version", ["1.24.4", "1.9.0"])
 def test_an_onnxruntime_that_is_too_old(monkeypatch, version):
-    monkeypatch.setattr(provider, "_is_registered", False)
     monkeypatch.setattr(onnxruntime, "__version__", version)
     with pytest.raises(vkdml.MissingPackageError, match=f"needs onnxruntime 1.25 or newer; found {version}: pip install"):
-        provider.register()
+        exchange.register()
 
 
 # What loads and runs

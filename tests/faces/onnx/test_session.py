@@ -97,6 +97,18 @@ def test_a_model_without_a_node_for_the_device_warns(no_sessions, recwarn):
     assert session.assignment().nodes == (AssignedNode("", "Neg", "", "", "onnxruntime"),)
 
 
+@pytest.mark.parametrize("text", [IF, STACK, GRU.format("GRU <hidden_size=4>")])
+def test_the_cpu_before_the_provider_takes_all_and_is_said_to(text):
+    """Also where another session has nodes on the device: the first list is onnxruntime's own of what is available."""
+    before = InferenceSession(model(text, TWICE if text is STACK else weights()))
+    with pytest.warns(vkdml.NothingOnDeviceWarning, match="GRU node '': CPUExecutionProvider stands before VkdmlExecutionProvider"):
+        session = InferenceSession(model(text, TWICE if text is STACK else weights()), providers=onnxruntime.get_available_providers())
+    assert {(node.graph, node.op_type) for node in session.assignment().nodes} == {(node.graph, node.op_type) for node in before.assignment().nodes}
+    assert {node.op_type == "GRU": bool(node.reason) for node in session.assignment().nodes}.items() >= {(True, True)}
+    session = InferenceSession(model(text, TWICE if text is STACK else weights()), providers=vkdml.onnx.get_available_providers())
+    assert session.assignment() == before.assignment()
+
+
 def test_providers_may_change():
     session = InferenceSession(bytearray(model(GRU.format("GRU <hidden_size=4>"), weights()).SerializeToString()))
     x = {"x": np.ones((T, B, I), np.float32)}

@@ -123,7 +123,7 @@ def test_reset_and_saved_states():
     ({"no": "h"}, None, "carried: found 'no'; expected one of y, hn, cn"),
     ({"hn": "no"}, None, "carried: found 'no'; expected one of x, h, c"),
     ({"hn": "h", "cn": "h"}, None, "carried: hn: found .* for h, which is the input of another output; expected an input of its own"),
-    (["hn"], None, "carried: found list; expected a dictionary"),
+    (["hn"], None, r"carried: found \['hn'\]; expected a dictionary"), ({}, None, "carried: found {}; expected a dictionary of at least one"),
     ({"hn": "h"}, ["no"], "output_names: found 'no'; expected one of y, hn, cn"),
 ])
 def test_wrong_names(carried, outputs, message):
@@ -150,7 +150,7 @@ def test_shapes_that_cannot_agree(changed):
 
 
 @pytest.mark.parametrize(("feed", "message"), [
-    ({}, "Required inputs"),
+    ({}, "Required inputs"), (np.ones((1, 1, I), np.float32), "input_feed: found ndarray; expected a dictionary of arrays by input"),
     ({"x": np.ones((1, 1, I), np.float32), "h": 0}, "input_feed: found h; expected inputs that are not carried"),
     ({"x": np.ones((1, 1, I))}, "x.*double"),
     ({"x": np.ones((1, B, I), np.float32)}, r"LSTM node: initial_h: found \(1, 1, 4\); expected \(1, 2, 4\)")])

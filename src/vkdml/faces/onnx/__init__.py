@@ -4,8 +4,8 @@ To import this module makes VkdmlExecutionProvider known to onnxruntime: in any 
 run on the Vulkan device, and all other nodes in onnxruntime. `import vkdml.onnx as onnxruntime` runs a script that is written
 for onnxruntime: names that are not here are onnxruntime's, and its `InferenceSession` has the provider where none is named.
 
-`run_node` runs one recurrent node. With `prepare`, `run_model`, `run_node` and `supports_device`, this module is a backend as
-onnx.backend.base.Backend describes.
+`prefer()` does that for sessions that packages make. `run_node` runs one recurrent node. With `prepare`, `run_model`,
+`run_node` and `supports_device`, this module is a backend as onnx.backend.base.Backend describes.
 """
 
 from importlib import import_module
@@ -20,17 +20,17 @@ try:
 except ImportError as _error:
     raise MissingPackageError(f"vkdml.onnx needs the package {_error.name}: {install_line('onnx')}") from None
 
-from . import provider as _provider_of_sessions
 from .assignment import AssignedNode, Assignment
 from .backend import VulkanBackend, prepare, run_model, run_node, supports_device
-from .session import InferenceSession
+from .exchange import register as _register
+from .provider import Provider as _Provider  # noqa: F401  (the extension calls it)
+from .session import InferenceSession, get_available_providers, prefer
 from .session_streams import SessionStream
 
-_provider_of_sessions.register()
-VulkanBackend.make_session = InferenceSession
+_register()
 
-__all__ = ["AssignedNode", "Assignment", "InferenceSession", "SessionStream", "VulkanBackend", "prepare",
-           "run_model", "run_node", "supports_device"]
+__all__ = ["AssignedNode", "Assignment", "InferenceSession", "SessionStream", "VulkanBackend", "get_available_providers",
+           "prefer", "prepare", "run_model", "run_node", "supports_device"]
 
 
 def __getattr__(name: str) -> Any:

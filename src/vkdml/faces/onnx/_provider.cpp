@@ -29,7 +29,7 @@ enum { CREATE_STATUS = 0, STATUS_TEXT = 2, TENSOR_DATA = 51, TENSOR_OF_TYPE = 55
        VALUE_NAME = 289, VALUE_TYPE = 290, PAIRS = 298, RELEASE_PAIRS = 300, DEVICE_TYPE = 307, GET_EP_API = 317, INITIALIZER = 326,
        IS_CONSTANT = 331, GRAPH_NAME = 333, NODES = 345, PARENT_NODE = 346, NODE_NAME = 349, NODE_OPERATOR = 350, NODE_DOMAIN = 351,
        NODE_VERSION = 352, NODE_INPUTS = 354, NODE_OUTPUTS = 356, IMPLICIT_INPUTS = 358, ATTRIBUTES = 360, ATTRIBUTE_TYPE = 363,
-       ATTRIBUTE_NAME = 364, SESSION_CONFIG = 379 };
+       ATTRIBUTE_NAME = 364, NODE_PROVIDER = 368, SESSION_CONFIG = 379 };
 enum { CREATE_DEVICE = 0, ADD_NODES_TO_FUSE = 2 };                  // places in OrtEpApi
 enum { INT = 1, INTS, FLOAT, FLOATS, STRING, STRINGS };             // OrtOpAttrType
 
@@ -209,7 +209,8 @@ static py::tuple describe(const void* graph, size_t most) {
     check(call(ort, NODE_VERSION, node, &version));
     for (auto one : list(ATTRIBUTES, node)) attributes[text(ATTRIBUTE_NAME, one)] = attribute(one);
     nodes.append(py::make_tuple(text(NODE_NAME, node), text(NODE_OPERATOR, node), text(NODE_DOMAIN, node), version,
-                                names(NODE_INPUTS, node), names(NODE_OUTPUTS, node), names(IMPLICIT_INPUTS, node), attributes));
+                                names(NODE_INPUTS, node), names(NODE_OUTPUTS, node), names(IMPLICIT_INPUTS, node), attributes,
+                                text(NODE_PROVIDER, node)));
     for (int place : {NODE_INPUTS, NODE_OUTPUTS})
       for (auto info : list(place, node))
         if (info && !values.contains(text(VALUE_NAME, info))) values[text(VALUE_NAME, info)] = value(info, most);
@@ -306,12 +307,14 @@ EXPORTED Status* CreateEpFactories(const char*, Table base, const void*, Factory
   *count = ort ? 1 : 0;
   if (!ort) return nullptr;  // an onnxruntime that is too old has said so
   ort_ep = call<Table>(ort, GET_EP_API);
-  *made = new Factory{VERSION, {function(provider_name), function(vendor), function(devices), function(create), function(release),
-                                function(vendor_id), function(version), nullptr, function(no_allocator), function(nothing),
-                                function(no_transfer), function(no)}};
+  // Never freed: sessions that outlive the registration release their providers through it
+  static Factory factory{VERSION, {function(provider_name), function(vendor), function(devices), function(create), function(release),
+                                   function(vendor_id), function(version), nullptr, function(no_allocator), function(nothing),
+                                   function(no_transfer), function(no)}};
+  *made = &factory;
   return nullptr;
 }
-EXPORTED Status* ReleaseEpFactory(Factory* factory) { delete factory; return nullptr; }
+EXPORTED Status* ReleaseEpFactory(Factory*) { return nullptr; }
 
 PYBIND11_MODULE(_provider, module) {
   module.def("set", [](py::object make, py::object message, py::list types) {

@@ -49,6 +49,11 @@ class Assignment:
         return [{"runs_on": place, "nodes": len(found), "operators": dict(Counter(map(_operator, found)))}
                 for place in PLACES if (found := self.on(place))]
 
+    @property
+    def refused(self) -> list[str]:
+        """The recurrent nodes that do not run on the device, each with the reason."""
+        return [f"{node.op_type} node {node.name!r}: {node.reason}" for node in self.nodes if node.reason]
+
     def __str__(self) -> str:
         rows = [(node.runs_on, _operator(node), node.name, node.graph, node.reason) for node in self.nodes]
         return f"{self.headline}\n" + tabulate(rows, ["runs on", "operator", "name", "graph", "reason"])

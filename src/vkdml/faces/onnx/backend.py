@@ -17,6 +17,7 @@ from ..directml.device import Device
 from ..sessions import shared_session
 from .graph_nodes import GraphNode
 from .nodes import RecurrentNode
+from .session import InferenceSession
 
 
 def run_node(node: onnx.NodeProto, inputs: Sequence[Any] | Mapping[str, Any], device: Device | int | str | None = None,
@@ -81,9 +82,7 @@ def _named_device(device: Device | int | str | None) -> Device | int | str | Non
 
 
 class VulkanBackend(OnnxRuntimeBackend):
-    """An onnx.backend.base.Backend: onnxruntime's, with recurrent nodes on a Vulkan device. make_session: InferenceSession."""
-
-    make_session: Any = None
+    """An onnx.backend.base.Backend: onnxruntime's, with recurrent nodes on a Vulkan device."""
 
     @classmethod
     def prepare(cls, model: Any, device: Any = "CPU", **kwargs: Any) -> BackendRep:
@@ -92,7 +91,7 @@ class VulkanBackend(OnnxRuntimeBackend):
         Raises what `InferenceSession` raises.
         """
         if isinstance(model, str | bytes | os.PathLike | onnx.ModelProto):
-            model = cls.make_session(model, device=_named_device(device))
+            model = InferenceSession(model, device=_named_device(device))
         return super().prepare(model, device, **kwargs)
 
     run_node = staticmethod(run_node)

@@ -5,6 +5,7 @@ An exception reaches onnxruntime as a text with a number, by which `original` fi
 
 from __future__ import annotations
 
+import importlib
 import re
 import sys
 import threading
@@ -12,13 +13,19 @@ import traceback
 from itertools import count
 from typing import Any
 
+import onnxruntime
+
 from ...engine.vulkan.driver import Calls
+from ...errors import MissingPackageError, install_line
 from ...planning.options import Options
 from ..directml.device import Device
 
 PROVIDER = "VkdmlExecutionProvider"
+_SINCE = (1, 25)  # onnxruntime's version that knows registered providers by their names
 _KEPT = 64  # exceptions that no caller has taken yet
 
+extension: Any = importlib.import_module("._provider", __package__)  # which has no types
+_registering = threading.Lock()
 _errors: dict[int, BaseException] = {}  # by number
 _numbers = count(1)
 under_way: dict[Any, Any] = {}  # what asynchronous runs will call, with what they are fed
@@ -55,3 +62,13 @@ def original(raised: object) -> BaseException | None:
     """The exception of which onnxruntime's exception or text tells; None where it is onnxruntime's own."""
     found = re.search(r"\[vkdml error (\d+)\]", str(raised))
     return _errors.pop(int(found[1]), None) if found else None
+
+
+def register() -> None:
+    """Make the provider known to onnxruntime, if it is not. Raises MissingPackageError for an onnxruntime that is too old."""
+    if tuple(map(int, re.findall(r"\d+", onnxruntime.__version__)[:2])) < _SINCE:
+        raise MissingPackageError(f"vkdml.onnx needs onnxruntime 1.25 or newer; found {onnxruntime.__version__}: "
+                                  + install_line("onnx"))
+    with _registering:
+        if PROVIDER not in onnxruntime.get_available_providers():
+            onnxruntime.register_execution_provider_library("vkdml", extension.__file__)

@@ -19,7 +19,7 @@ class GraphNode:
     """A node of a graph, with functions' nodes in the functions' place.
 
     version: of its operator, or of the opset. captured: the values around it that its bodies use. attributes: by name; None for
-    what is no number, no text and no list of them, and for an empty list.
+    what is no number, no text and no list of them, and for an empty list. provider: the one that has taken it already, or "".
     """
 
     name: str
@@ -30,6 +30,7 @@ class GraphNode:
     outputs: list[str]
     captured: list[str] = field(default_factory=list)
     attributes: dict[str, Any] = field(default_factory=dict)
+    provider: str = ""
 
     def __post_init__(self) -> None:
         self.domain = "" if self.domain == "ai.onnx" else self.domain

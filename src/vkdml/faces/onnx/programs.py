@@ -19,6 +19,7 @@ from ...operators.problem import WEIGHTS
 from ...planning.options import Options
 from ..directml.device import Device
 from ..sessions import Session
+from .exchange import PROVIDER
 from .graph_nodes import GraphNode
 from .linear import Linear, linear
 from .moves import MovingNode, move
@@ -30,6 +31,7 @@ DTYPES: list[Any] = [name and np.dtype(name) for name in (
     None, "f4", "u1", "i1", "u2", "i2", "i4", "i8", None, "?", "f2", "f8", "u4", "u8", None, None, ml_dtypes.bfloat16)]
 
 _DATA = (0, 5, 6)  # places of X, initial_h and initial_c among a recurrent node's inputs
+_FIRST = f"{{}} stands before {PROVIDER} in the session's providers and takes it"
 _MOST = 256  # nodes of a group: what recording takes is bounded
 
 
@@ -54,7 +56,7 @@ class NodeGraph:
                 made.update(filter(None, node.outputs))
                 continue
             found = move(node, self.known, self.kinds, shapes) or linear(node, self.constants, self.kinds, made, is_cpu)
-            if found and not made.isdisjoint(found.inputs):
+            if found and not node.provider and not made.isdisjoint(found.inputs):
                 others[place] = found
                 shapes.update(node.outputs if found.is_shape else ())
                 made.update(node.outputs)
@@ -78,8 +80,9 @@ def staying(node: GraphNode, found: MovingNode | Linear | None) -> set[str]:
 def groups(graph: NodeGraph, device: Device, options: Options) -> tuple[list[list[int]], dict[int, str]]:
     """The places of the nodes of each group, and of recurrent nodes that are in none, with the reason."""
     is_cpu = device.info.type == "cpu"
+    taken = {place: _FIRST.format(node.provider) for place, node in enumerate(graph.nodes) if node.provider}
     reasons = {place: reason for place, node in enumerate(graph.nodes) if is_recurrent(node)
-               and (reason := _why_not(node, graph, device, options, is_cpu))}
+               and (reason := _why_not(node, graph, device, options, is_cpu) or taken.get(place))}
     recurrent = {place for place, node in enumerate(graph.nodes) if is_recurrent(node)} - reasons.keys()
     if not recurrent:
         return [], reasons

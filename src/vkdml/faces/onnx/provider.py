@@ -1,35 +1,22 @@
-"""The execution provider that onnxruntime asks which nodes it takes, and has them run: Python's part of _provider.cpp.
-
-`register` makes it known to onnxruntime.
-"""
+"""The execution provider that onnxruntime asks which nodes it takes, and has them run: Python's part of _provider.cpp."""
 
 from __future__ import annotations
 
 import atexit
-import importlib
-import re
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import onnxruntime
-
-from ...errors import InvalidArgumentError, MissingPackageError, install_line
+from ...errors import InvalidArgumentError
 from ..sessions import open_device
 from .assignment import DEVICE, ONNXRUNTIME, AssignedNode
-from .exchange import PROVIDER, creation, message, runs, under_way
+from .exchange import PROVIDER, creation, extension, message, runs, under_way
 from .nodes import RecurrentNode
 from .programs import DTYPES, NodeGraph, groups
 from .runs import DeviceRun
 
-_SINCE = (1, 25)  # onnxruntime's version that knows registered providers by their names
 _PREFIX = f"ep.{PROVIDER.lower()}."  # of the provider's options among a session's
-
-_extension: Any = importlib.import_module("._provider", __package__)  # which has no types
-_lock = threading.Lock()
-_is_registered = False
 
 
 class Provider:
@@ -40,10 +27,14 @@ class Provider:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         own = {key.removeprefix(_PREFIX): value for key, value in options.items() if key.startswith(_PREFIX)}
-        if not own.keys() <= {"device"}:
-            raise InvalidArgumentError("InferenceSession", f"options of {PROVIDER}", own, "device alone")
+        if not own.keys() <= {"device", "device_id"}:
+            raise InvalidArgumentError("InferenceSession", f"options of {PROVIDER}", own, "device or device_id")
+        if options.get("ep.context_enable") == "1":
+            raise InvalidArgumentError("InferenceSession", "ep.context_enable", "1",
+                                       f"0: nodes on the device cannot be saved; make the EPContext model without {PROVIDER}")
+        named = own.get("device", own.get("device_id"))
         given, self.options = creation.settings
-        self.given_device = own.get("device") if given is None else given
+        self.given_device = given if given is not None or named == "None" else named  # onnxruntime makes texts of all values
         self.device = open_device("InferenceSession", self.given_device)
         self.runs: list[DeviceRun] = []
         self._on_device: list[AssignedNode] = []
@@ -101,25 +92,13 @@ class Provider:
         return found
 
 
-def register() -> None:
-    """Make the provider known to onnxruntime, once in a process. Raises MissingPackageError for one that is too old."""
-    global _is_registered
-    with _lock:
-        if _is_registered:
-            return
-        if tuple(map(int, re.findall(r"\d+", onnxruntime.__version__)[:2])) < _SINCE:
-            raise MissingPackageError(f"vkdml.onnx needs onnxruntime 1.25 or newer; found {onnxruntime.__version__}: "
-                                      + install_line("onnx"))
-        _extension.set(Provider, message, DTYPES)
-        if PROVIDER not in onnxruntime.get_available_providers():  # it is where this module is imported again
-            onnxruntime.register_execution_provider_library("vkdml", _extension.__file__)
-        atexit.register(_end)
-        _is_registered = True
-
-
 def _end() -> None:
     """Wait for what calls back, at Python's end; then nothing begins any more in other threads."""
     while under_way:
         time.sleep(0.01)
     runs.end()
-    _extension.end()
+    extension.end()
+
+
+extension.set(Provider, message, DTYPES)
+atexit.register(_end)

@@ -8,15 +8,17 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import wraps
-from typing import Any, NoReturn
+from inspect import signature
+from typing import Any
 from weakref import WeakSet
 
 import ml_dtypes
 import numpy as np
 import onnxruntime
 
+from ...engine.vulkan.gpu import select_device
 from ...engine.vulkan.system import Closing
 from ...errors import InvalidArgumentError, NothingOnDeviceWarning
 from ...operators.problem import Problem
@@ -24,34 +26,83 @@ from ...planning.options import Options
 from ..directml.device import Device
 from ..sessions import open_device, shapes_to_warm_up
 from .assignment import DEVICE, Assignment
-from .exchange import PROVIDER, creation, original, runs, under_way
+from .exchange import PROVIDER, creation, original, register, runs, under_way
 from .session_streams import SessionStream
 
-_BOTH = [PROVIDER, "CPUExecutionProvider"]
+_CPU = "CPUExecutionProvider"
+_BOTH = [PROVIDER, _CPU]
 _BFLOAT16 = 16  # ONNX's number of the type
 _ERRORS = 3  # onnxruntime's severity
 
 _log = logging.getLogger(__name__)
 
 
-def _raise(raised: Exception) -> NoReturn:
-    """Raise our exception, of which onnxruntime's tells, or onnxruntime's own."""
-    ours = original(raised)
-    if ours is None:
-        raise raised
-    raise ours from None
-
-
 def _raising(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of onnxruntime's that raises our exceptions as they were raised."""
+    """A method of onnxruntime's that raises our exceptions as they were raised, in sessions of ours and of `prefer`."""
     @wraps(method)
-    def call(*arguments: Any, **named: Any) -> Any:
+    def call(session: Any, *arguments: Any, **named: Any) -> Any:
+        if "_provider" not in vars(session):
+            return method(session, *arguments, **named)
         with runs:
             try:
-                return method(*arguments, **named)
+                return method(session, *arguments, **named)
             except Exception as error:
-                _raise(error)
+                raise (original(error) or error) from None
     return call
+
+
+@contextmanager
+def _creating(session: Any, device: Device | int | str | None = None, options: Options = Options()) -> Iterator[None]:
+    """Make a session of onnxruntime's: its provider gets our arguments, and it gets the provider and the exceptions."""
+    register()  # again, if onnxruntime was asked to forget it
+    made: list[Any] = []
+    errors: list[BaseException] = []
+    creation.settings, creation.made, creation.errors = (device, options), made, errors
+    try:
+        yield
+    except Exception:
+        if not errors:
+            raise
+    finally:
+        creation.settings, creation.made, creation.errors = (None, Options()), None, None
+    if errors:  # onnxruntime may have gone on with the CPU
+        raise errors[0]
+    session._provider = made[-1] if PROVIDER in session.get_providers() else None
+    if session._provider is None and device is not None:
+        raise InvalidArgumentError("InferenceSession", "providers", session.get_providers(), f"{PROVIDER} among them")
+
+
+def _tell(session: Any) -> None:
+    """Log how much of a new session runs on the device, and warn its maker if nothing does."""
+    found, names = InferenceSession.assignment(session), session.get_providers()
+    _log.info("loaded %r: %s", session.get_modelmeta().graph_name, found.headline)
+    if found.on(DEVICE):
+        _on_device.add(session)
+    elif session._provider and (not _on_device or _CPU in names[:names.index(PROVIDER)]):
+        reasons = [*found.refused, f"of {len(found.nodes)} nodes none is a GRU, LSTM or RNN"]
+        warnings.warn(f"nothing runs on the Vulkan device: {reasons[0]}; `vkdml explain` and assignment() say more",
+                      NothingOnDeviceWarning, stacklevel=3)
+
+
+def _named(providers: Any, provider_options: Any, before_cpu: bool = False) -> tuple[Any, Any]:
+    """Return both arguments as one list, our provider with device for device_id, of which onnxruntime takes 0 alone.
+
+    before_cpu: put our provider right before the CPU. Wrong arguments are returned as they are: onnxruntime refuses them.
+    """
+    try:
+        pairs = zip(providers, provider_options, strict=True) if provider_options is not None else [
+            one if isinstance(one, tuple) else (one, {}) for one in providers]
+        entries = [(name, dict(options)) for name, options in pairs]
+        own = dict(reversed(entries)).get(PROVIDER, {})  # the first one's
+    except (TypeError, ValueError):
+        return providers, provider_options
+    names = [name for name, _ in entries]
+    if "device_id" in own:
+        own.setdefault("device", own.pop("device_id"))
+    end = names.index(_CPU) if _CPU in names else len(names)
+    if before_cpu and PROVIDER not in names[:end]:
+        entries = [*entries[:end], (PROVIDER, own), *(entry for entry in entries[end:] if entry[0] != PROVIDER)]
+    return entries, None
 
 
 class InferenceSession(Closing, onnxruntime.InferenceSession):
@@ -75,7 +126,7 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
     onnxruntime raises where it cannot load the model.
 
     Warns with a NothingOnDeviceWarning where the session has the provider, and no node of the model runs on the device, nor of
-    any other session there is.
+    any other session there is; or where the CPU stands before the provider in the list.
     """
 
     def __init__(self, path_or_bytes: Any, sess_options: onnxruntime.SessionOptions | None = None,
@@ -94,40 +145,18 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
             sess_options.log_severity_level = _ERRORS
         if providers is None and not sess_options.has_providers():
             providers, provider_options = _BOTH, None
-        with self._creating():
-            super().__init__(source, sess_options, providers, provider_options, **others)
-        self._base = {*vars(self), "_base"}  # a subclass adds others
-        _log.info("loaded %r: %s", self.get_modelmeta().graph_name, self.assignment().headline)
-        if self.assignment().on(DEVICE):
-            _on_device.add(self)
-        elif self._provider and not _on_device:
-            warnings.warn(f"nothing runs on the Vulkan device: of {len(self.assignment().nodes)} nodes none is a GRU, LSTM or "
-                          "RNN that it can run; see session.assignment()", NothingOnDeviceWarning, stacklevel=2)
-
-    @contextmanager
-    def _creating(self) -> Iterator[None]:
-        """Make a session of onnxruntime's: its provider gets our arguments, and we get it, and its exceptions."""
-        device, options = self._given[3]["device"], self._given[3]["options"]
-        creation.settings, creation.made, creation.errors = (device, options), [], []
-        try:
-            yield
-            if creation.errors:  # and onnxruntime went on with the CPU
-                raise creation.errors[0]
-            self._provider: Any = creation.made[-1] if creation.made else None
-        except Exception as error:
-            _raise(error)
-        finally:
-            creation.settings, creation.made, creation.errors = (None, Options()), None, None
-        if self._provider is None and device is not None:
-            raise InvalidArgumentError("InferenceSession", "providers", self.get_providers(), f"{PROVIDER} among them")
+        with _creating(self, device, options):
+            super().__init__(source, sess_options, *_named(providers, provider_options), **others)
         self._has_bfloat16 = any("bfloat16" in arg.type for arg in (*self.get_inputs(), *self.get_outputs()))
+        self._base = {*vars(self), "_base"}  # a subclass adds others
+        _tell(self)
 
     def set_providers(self, providers: Sequence[Any] | None = None, provider_options: Sequence[dict[Any, Any]] | None = None
                       ) -> None:
         """Load the model again, with other providers. The file must still be there."""
         self._given = self._given[0], providers, provider_options, self._given[3]
-        with self._creating():
-            super().set_providers(providers or _BOTH, provider_options)
+        with _creating(self, self._given[3]["device"], self._given[3]["options"]):
+            super().set_providers(*_named(providers or _BOTH, provider_options))
 
     def __getstate__(self) -> dict[str, Any]:
         self._expect_open()
@@ -230,7 +259,9 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
         return SessionStream(self, carried, output_names)
 
 
-_on_device: WeakSet[InferenceSession] = WeakSet()  # of which something runs there
+_on_device: WeakSet[onnxruntime.InferenceSession] = WeakSet()  # of which something runs there
+_uses: set[ExitStack] = set()  # of `prefer` that have not been undone
+_is_patched = False
 
 
 def _ort_value(value: Any) -> onnxruntime.OrtValue:
@@ -246,3 +277,63 @@ def _array(value: onnxruntime.OrtValue) -> np.ndarray:
         return value.numpy()
     memory: Any = (ctypes.c_char * (math.prod(value.shape()) * 2)).from_address(value.data_ptr())
     return np.frombuffer(memory, ml_dtypes.bfloat16).reshape(value.shape()).copy()
+
+
+# Sessions of other packages
+
+def get_available_providers() -> list[str]:
+    """onnxruntime's list, with VkdmlExecutionProvider first, as sessions prefer the first provider that can run a node."""
+    return sorted(onnxruntime.get_available_providers(), key=lambda name: name != PROVIDER)
+
+
+def prefer() -> ExitStack:
+    """Make every onnxruntime.InferenceSession of this process prefer the Vulkan device to the CPU, also those of packages.
+
+    New sessions have VkdmlExecutionProvider right before the CPU, whatever providers they are given. Providers before the CPU
+    stay there, and sess_options that choose another provider than the CPU are left alone, as are sessions of
+    vkdml.onnx.InferenceSession. Where the device fails, vkdml's exceptions are raised, and onnxruntime does not fall back.
+
+    Returns what undoes this call, by close() or at the end of a `with` block; sessions prefer the device until all calls are
+    undone. Threads may call it. Raises DriverError if there is no device.
+    """
+    select_device(None)
+    _patch()
+    undo = ExitStack()
+    undo.callback(_uses.discard, undo)
+    _uses.add(undo)
+    return undo
+
+
+def _patch() -> None:
+    """Change onnxruntime's class itself, once: packages may have imported it already, or have subclasses of it."""
+    global _is_patched
+    if _is_patched:
+        return
+    for name in ("__init__", "set_providers"):
+        setattr(onnxruntime.InferenceSession, name, _preferring(getattr(onnxruntime.InferenceSession, name)))
+    for name in ("run", "run_with_iobinding", "run_with_ort_values", "run_with_ortvaluevector"):
+        setattr(onnxruntime.InferenceSession, name, _raising(getattr(onnxruntime.InferenceSession, name)))
+    _is_patched = True
+
+
+def _preferring(method: Callable[..., None]) -> Callable[..., None]:
+    """A method of onnxruntime's that makes a session, with our provider before the CPU where `prefer` is in use."""
+    parameters = signature(method)
+
+    @wraps(method)
+    def call(session: Any, *arguments: Any, **named: Any) -> None:
+        if not _uses or creation.made is not None:  # which a session of ours has
+            return method(session, *arguments, **named)
+        bound = parameters.bind(session, *arguments, **named)
+        given = bound.arguments
+        options = given.get("sess_options")
+        is_chosen = not given.get("providers") and isinstance(options, onnxruntime.SessionOptions) and options.has_providers()
+        if not is_chosen:
+            given["providers"], given["provider_options"] = _named(
+                given.get("providers") or [_CPU], given.get("provider_options"), before_cpu=True)
+        with _creating(session):
+            method(*bound.args, **bound.kwargs)
+            if is_chosen and session.get_providers()[0] == _CPU:
+                session.set_providers(*_named(session.get_providers(), None, before_cpu=True))
+        _tell(session)
+    return call

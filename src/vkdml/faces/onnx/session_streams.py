@@ -24,8 +24,8 @@ class SessionStream(OfOneProcess, Closing):
 
     def __init__(self, session: Any, carried: Mapping[str, str], output_names: Sequence[str] | None) -> None:
         inputs, outputs = ({arg.name: arg for arg in args} for args in (session.get_inputs(), session.get_outputs()))
-        if not isinstance(carried, Mapping):
-            raise InvalidArgumentError("stream", "carried", type(carried).__name__, "a dictionary of inputs by output")
+        if not isinstance(carried, Mapping) or not carried:
+            raise InvalidArgumentError("stream", "carried", shown(carried), "a dictionary of at least one input by output")
         _expect_names("carried", carried, outputs)
         _expect_names("carried", list(carried.values()), inputs)
         _expect_names("output_names", [] if output_names is None else output_names, outputs)
@@ -57,6 +57,8 @@ class SessionStream(OfOneProcess, Closing):
         input_feed: an array for each input that is not carried, by name. Returns the outputs that are not carried, or those
         that were asked for. Raises what InferenceSession.run raises. An error leaves the state as it was.
         """
+        if not isinstance(input_feed, Mapping):
+            raise InvalidArgumentError("stream", "input_feed", type(input_feed).__name__, "a dictionary of arrays by input")
         for name in self._inputs.keys() & input_feed:
             raise InvalidArgumentError("stream", "input_feed", name, "inputs that are not carried")
         results = self._session.run([*self._output_names, *self._carried], {**input_feed, **self._state})
