@@ -23,6 +23,11 @@ def shown(value: object, how: Callable[[object], str] = repr) -> str:
         return f"a {type(value).__name__}"
 
 
+def printable(text: str) -> str:
+    """Write characters that could control a terminal, and halves of surrogates, as Python's escapes. Line breaks stay."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in text)
+
+
 class VkdmlError(Exception):
     """The base of all errors that vkdml raises."""
 
@@ -31,7 +36,7 @@ class InvalidArgumentError(VkdmlError, ValueError):
     """A descriptor, tensor, attribute or argument that cannot be accepted. Raised before any work."""
 
     def __init__(self, operator: str, field: str, found: object, expected: str) -> None:
-        super().__init__(f"{operator}: {field}: found {shown(found, str)}; expected {expected}")
+        super().__init__(printable(f"{operator}: {field}: found {shown(found, str)}; expected {expected}"))
         self.operator = operator
         self.field = field
         self._arguments = (operator, field, found, expected)

@@ -13,7 +13,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from .. import __version__
-from ..errors import MissingPackageError, VkdmlError
+from ..errors import MissingPackageError, VkdmlError, printable
 from . import devices, explain, run, selftest
 
 _COMMANDS: dict[str, tuple[Any, str]] = {  # None: the module is an entry point of the package vkdml_lab
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except (VkdmlError, OSError, UnicodeError) as error:
-        print(f"vkdml: {error}", file=sys.stderr)
+        print(f"vkdml: {printable(str(error))}", file=sys.stderr)
         return 1
 
 

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ..engine.vulkan import files
-from ..errors import InvalidArgumentError, VkdmlError
+from ..errors import InvalidArgumentError, VkdmlError, printable
 
 DEVICE = "an index, UUID, PCI address or a part of a name"  # in help
 _MOST_DIGITS = 18  # of a number on the command line
@@ -97,7 +97,8 @@ def onnxruntime_errors(before: str = "", after: str = "") -> Iterator[None]:
     except Exception as error:
         if not isinstance(error, RuntimeError | TypeError | ValueError) and "onnxruntime" not in type(error).__module__:
             raise
-        raise VkdmlError(f"{before}onnxruntime: {error}{after}") from error
+        text = "\n".join([str(error), *getattr(error, "__notes__", ())])
+        raise VkdmlError(f"{before}onnxruntime: {text}{after}") from error
 
 
 def print_json(data: Any) -> None:
@@ -114,8 +115,8 @@ def _finite(data: Any) -> Any:
 
 
 def save(results: Mapping[str, Any], folder: Path) -> dict[str, str]:
-    """Write each output to a file of its name, and return the paths by output. "/" becomes "_" in a file's name."""
-    names = {name: re.sub(r"[/\0]", "_", name) for name in results}
+    """Write each output to a file of its name, and return the paths by output. "/" and what is not printable become "_"."""
+    names = {name: "".join(letter if letter.isprintable() and letter != "/" else "_" for letter in name) for name in results}
     for name in names:
         if list(names.values()).count(names[name]) > 1:
             raise InvalidArgumentError("run", f"output {name}", f"another for the file {names[name]}", "a name of its own")
@@ -196,7 +197,7 @@ def feed(given: Sequence[Given], session: Any, refuse: Callable[[str], Any]) -> 
     if not needed <= by_name.keys() <= declared.keys() or len(given) != len(by_name):
         wanted = "; ".join(f"{value.name} {value.type} {value.shape}" for value in inputs) or "none"
         names = ", ".join(value.name for value in given) or "none"
-        refuse(f"--input: given {names}; the model needs each of these once: {wanted}")
+        refuse(printable(f"--input: given {names}; the model needs each of these once: {wanted}"))
     left_out = {value.name: None for value in inputs}
     return left_out | {name: _fitting(value, declared[name].type, refuse) for name, value in by_name.items()}
 

@@ -16,6 +16,7 @@ from typing import Any
 from tabulate import tabulate
 
 from ..engine.trust.trial import Run, Trial
+from ..errors import printable
 from ..faces.directml.compiled_operator import Operator
 from ..faces.directml.device import Device
 from ..operators import activations, cells, element_types
@@ -104,7 +105,7 @@ def _print(report: Mapping[str, Any], unknown: str) -> None:
         rows = [(group["runs_on"], group["nodes"],
                  ", ".join(f"{operator} {number}" for operator, number in group["operators"].items()))
                 for group in report["assignment"]]
-        print("\n" + tabulate(rows, ["runs on", "nodes", "operators"], maxcolwidths=[None, None, 80]))
+        print("\n" + printable(tabulate(rows, ["runs on", "nodes", "operators"], maxcolwidths=[None, None, 80])))
     print("".join(f"\nnot on the device: {line}\n" for line in report.get("refused", ())), end="")
     for name, found in report["operators"].items():
         for of_sizes in found:

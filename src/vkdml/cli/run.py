@@ -13,7 +13,7 @@ import numpy as np
 from tabulate import tabulate
 from tqdm import tqdm
 
-from ..errors import VkdmlError
+from ..errors import VkdmlError, printable
 from ..faces.directml.device import Device
 from . import common
 
@@ -72,7 +72,7 @@ def run(chosen: argparse.Namespace) -> int:
     else:
         print(f"{session.assignment().headline}; loaded in {load:.3f} s\n")
         print(tabulate([{"milliseconds": name, **row} for name, row in times.items()], headers="keys", floatfmt=".3f"))
-        print("\n" + tabulate(rows, headers="keys", floatfmt=".2e"))
+        print("\n" + printable(tabulate(rows, headers="keys", floatfmt=".2e")))
     return 0 if all(row.get("agrees", True) for row in rows) else 1
 
 

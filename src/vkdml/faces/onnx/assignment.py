@@ -8,6 +8,8 @@ from typing import Literal, get_args
 
 from tabulate import tabulate
 
+from ...errors import printable
+
 Place = Literal["device", "onnxruntime"]
 PLACES = DEVICE, ONNXRUNTIME = get_args(Place)
 
@@ -56,7 +58,7 @@ class Assignment:
 
     def __str__(self) -> str:
         rows = [(node.runs_on, _operator(node), node.name, node.graph, node.reason) for node in self.nodes]
-        return f"{self.headline}\n" + tabulate(rows, ["runs on", "operator", "name", "graph", "reason"])
+        return printable(f"{self.headline}\n" + tabulate(rows, ["runs on", "operator", "name", "graph", "reason"]))
 
     @property
     def headline(self) -> str:
