@@ -3,11 +3,13 @@
 // function's place in them is the same in all versions.
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,9 +29,9 @@ template <class Result = Status*, class... Arguments> static Result call(Table t
 enum { CREATE_STATUS = 0, STATUS_TEXT = 2, TENSOR_DATA = 51, TENSOR_OF_TYPE = 55, ELEMENT_TYPE = 60, RANK = 61, SIZES = 62, TYPE_AND_SHAPE = 65,
        OUTPUT_COUNT = 89, INPUT = 90, OUTPUT = 91, RELEASE_STATUS = 93, RELEASE_TYPE_AND_SHAPE = 99, READ_ATTRIBUTE = 272,
        VALUE_NAME = 289, VALUE_TYPE = 290, PAIRS = 298, RELEASE_PAIRS = 300, DEVICE_TYPE = 307, GET_EP_API = 317, INITIALIZER = 326,
-       IS_CONSTANT = 331, GRAPH_NAME = 333, NODES = 345, PARENT_NODE = 346, NODE_NAME = 349, NODE_OPERATOR = 350, NODE_DOMAIN = 351,
-       NODE_VERSION = 352, NODE_INPUTS = 354, NODE_OUTPUTS = 356, IMPLICIT_INPUTS = 358, ATTRIBUTES = 360, ATTRIBUTE_TYPE = 363,
-       ATTRIBUTE_NAME = 364, NODE_PROVIDER = 368, SESSION_CONFIG = 379 };
+       IS_CONSTANT = 331, GRAPH_NAME = 333, DOMAINS = 337, NODES = 345, PARENT_NODE = 346, NODE_NAME = 349, NODE_OPERATOR = 350,
+       NODE_DOMAIN = 351, NODE_VERSION = 352, NODE_INPUTS = 354, NODE_OUTPUTS = 356, IMPLICIT_INPUTS = 358, ATTRIBUTES = 360,
+       ATTRIBUTE_TYPE = 363, ATTRIBUTE_NAME = 364, NODE_PROVIDER = 368, SESSION_CONFIG = 379 };
 enum { CREATE_DEVICE = 0, ADD_NODES_TO_FUSE = 2 };                  // places in OrtEpApi
 enum { INT = 1, INTS, FLOAT, FLOATS, STRING, STRINGS };             // OrtOpAttrType
 
@@ -45,6 +47,7 @@ static void check(Status* status) {
 // Of Python, never released, as they live as long as the process
 static py::object *make_provider, *message_of;  // of a dictionary of options; an exception's message, by which it is found again
 static py::list* dtypes;                        // by ONNX's number of a type, None where the provider takes none
+static py::set* operators;                      // the names of those that the device may have
 
 // A thread that Python has ended is unwound where it asks for the GIL, through C++, which aborts. So Python's end waits for
 // running calls, and calls of other threads after it wait until the process is gone.
@@ -77,15 +80,20 @@ static void drop(PyObject* object) {
 
 static py::object dtype_of(int kind) { return size_t(kind) < dtypes->size() ? py::object((*dtypes)[kind]) : py::none(); }
 
-static py::array array_of(const void* value, bool is_writeable) {
-  void *info, *data;
-  int kind;
+static std::vector<py::ssize_t> sizes_of(const void* info, int* kind) {
   size_t rank;
-  check(call(ort, TYPE_AND_SHAPE, value, &info));
-  call(ort, ELEMENT_TYPE, info, &kind);
+  call(ort, ELEMENT_TYPE, info, kind);
   call(ort, RANK, info, &rank);
   std::vector<py::ssize_t> sizes(rank);
   call(ort, SIZES, info, sizes.data(), rank);
+  return sizes;
+}
+
+static py::array array_of(const void* value, bool is_writeable) {
+  void *info, *data;
+  int kind;
+  check(call(ort, TYPE_AND_SHAPE, value, &info));
+  auto sizes = sizes_of(info, &kind);
   call<void>(ort, RELEASE_TYPE_AND_SHAPE, info);
   check(call(ort, TENSOR_DATA, value, &data));
   py::object dtype = dtype_of(kind);
@@ -147,8 +155,8 @@ template <class T = const void*> static std::vector<T> list(int place, const voi
 
 static py::str text(int place, const void* owner) {
   const char* found;
-  check(call(ort, place, owner, &found));
-  return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(found, std::strlen(found), "backslashreplace"));
+  check(call(ort, place, owner, &found));  // texts that are not UTF-8 stay different ones
+  return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(found, std::strlen(found), "surrogateescape"));
 }
 
 static py::list names(int place, const void* node) {
@@ -157,19 +165,22 @@ static py::list names(int place, const void* node) {
   return found;
 }
 
-// None for what is no number, no text and no list of them, and for a large one, which no recurrent node has
+// None for what is no number, no text and no list of them, and for one without a value
 static py::object attribute(const void* of_node) {
   int kind;
   size_t size = 0;
-  std::vector<char> data(4097);  // a text has no 0 at its end
+  std::vector<char> data(64);
   check(call(ort, ATTRIBUTE_TYPE, of_node, &kind));
   if (kind < INT || kind > STRINGS) return py::none();
-  if (auto status = call(ort, READ_ATTRIBUTE, of_node, kind, static_cast<void*>(data.data()), data.size() - 1, &size)) {
+  auto read = [&] { return call(ort, READ_ATTRIBUTE, of_node, kind, static_cast<void*>(data.data()), data.size(), &size); };
+  while (Status* status = read()) {
     call<void>(ort, RELEASE_STATUS, status);
-    return py::none();
+    if (size <= data.size()) return py::none();  // it has no value
+    data.resize(size);
   }
+  if (kind == STRING) return py::bytes(data.data(), size);
   py::list found;
-  for (size_t at = 0; at < size || (kind == STRING && !at);) {  // a text may be empty
+  for (size_t at = 0; at < size;) {
     if (kind <= INTS) found.append(*reinterpret_cast<int64_t*>(&data[at])), at += 8;
     else if (kind <= FLOATS) found.append(*reinterpret_cast<float*>(&data[at])), at += 4;
     else found.append(py::bytes(&data[at])), at += std::strlen(&data[at]) + 1;
@@ -181,39 +192,46 @@ static py::object attribute(const void* of_node) {
 static py::tuple value(const void* info, size_t most) {
   const void *type = nullptr, *tensor = nullptr, *found = nullptr;
   int kind = 0;
-  size_t rank = 0, bytes = 8;
+  size_t bytes = 8;
   bool is_constant = false;
   check(call(ort, VALUE_TYPE, info, &type));
   if (type) check(call(ort, TENSOR_OF_TYPE, type, &tensor));
-  if (tensor) call(ort, ELEMENT_TYPE, tensor, &kind);
-  if (tensor) call(ort, RANK, tensor, &rank);
-  std::vector<int64_t> sizes(rank);
-  if (rank) call(ort, SIZES, tensor, sizes.data(), rank);
-  py::tuple shape(rank);
-  for (size_t i = 0; i < rank; i++) {
-    shape[i] = sizes[i];
-    if (bytes <= most) bytes *= size_t(sizes[i]);
-  }
+  auto sizes = tensor ? sizes_of(tensor, &kind) : std::vector<py::ssize_t>();
+  for (auto size : sizes)
+    if (bytes <= most) bytes *= size_t(size);
   check(call(ort, IS_CONSTANT, info, &is_constant));
   if (is_constant && bytes <= most && !dtype_of(kind).is_none()) check(call(ort, INITIALIZER, info, &found));
-  return py::make_tuple(kind, shape, is_constant, found ? py::object(array_of(found, false).attr("copy")()) : py::none());
+  return py::make_tuple(kind, py::tuple(py::cast(sizes)), is_constant, found ? py::object(array_of(found, false).attr("copy")()) : py::none());
 }
 
-// A list of nodes, as tuples of what GraphNode has, and a dictionary of values by name
-static py::tuple describe(const void* graph, size_t most) {
+// A list of nodes, as tuples of what GraphNode has, without attributes where the device has no such operator, and a dictionary of
+// values by name. None where two names are alike up to a 0, which ends the texts that onnxruntime gives
+static py::object describe(const void* graph, size_t most) {
   py::list nodes;
   py::dict values;
+  size_t count;
+  check(call(ort, DOMAINS - 1, graph, &count));
+  std::vector<const char*> domains(count);
+  std::vector<int64_t> versions(count);
+  check(call(ort, DOMAINS, graph, domains.data(), versions.data(), count));
+  if (std::set<std::string>(domains.begin(), domains.end()).size() < count) return py::none();
+  std::set<const void*> seen;
   for (auto node : list(NODES, graph)) {
     py::dict attributes;
     int version;
     check(call(ort, NODE_VERSION, node, &version));
-    for (auto one : list(ATTRIBUTES, node)) attributes[text(ATTRIBUTE_NAME, one)] = attribute(one);
+    if (operators->contains(text(NODE_OPERATOR, node)))
+      for (auto one : list(ATTRIBUTES, node)) attributes[text(ATTRIBUTE_NAME, one)] = attribute(one);
     nodes.append(py::make_tuple(text(NODE_NAME, node), text(NODE_OPERATOR, node), text(NODE_DOMAIN, node), version,
                                 names(NODE_INPUTS, node), names(NODE_OUTPUTS, node), names(IMPLICIT_INPUTS, node), attributes,
                                 text(NODE_PROVIDER, node)));
     for (int place : {NODE_INPUTS, NODE_OUTPUTS})
-      for (auto info : list(place, node))
-        if (info && !values.contains(text(VALUE_NAME, info))) values[text(VALUE_NAME, info)] = value(info, most);
+      for (auto info : list(place, node)) {
+        if (!info || !seen.insert(info).second) continue;
+        py::str name = text(VALUE_NAME, info);
+        if (!py::len(name) || values.contains(name)) return py::none();
+        values[name] = value(info, most);
+      }
   }
   return py::make_tuple(nodes, values);
 }
@@ -231,8 +249,12 @@ static Status* claim(Provider* provider, const void* graph, void* info) {
     const void* parent;
     check(call(ort, PARENT_NODE, graph, &parent));
     auto nodes = list(NODES, graph);
+    py::object name = parent ? py::object(text(GRAPH_NAME, graph)) : py::none();
+    py::list heads;
+    for (auto node : nodes)
+      heads.append(py::make_tuple(text(NODE_NAME, node), text(NODE_OPERATOR, node), text(NODE_DOMAIN, node), text(NODE_PROVIDER, node)));
     py::cpp_function described([=] { return describe(graph, SMALL); });
-    for (auto group : py::list(py::handle(provider->python).attr("claim")(parent ? text(GRAPH_NAME, graph) : py::str(), described))) {
+    for (auto group : py::list(py::handle(provider->python).attr("claim")(name, heads, described))) {
       std::vector<const void*> members;
       for (auto place : group) members.push_back(nodes.at(place.cast<size_t>()));
       struct { uint32_t version; bool drops_constants; } options{VERSION, false};
@@ -249,9 +271,8 @@ static Status* compile(Provider* provider, const void** graphs, const void** fus
     for (size_t i = 0; i < count; i++) {
       py::object run = py::handle(provider->python).attr("compile")(describe(graphs[i], SIZE_MAX), names(NODE_INPUTS, fused[i]),
                                                                      names(NODE_OUTPUTS, fused[i]));
-      made[i] = new Compiled{VERSION, function(create_state), function(compute), function(nothing), run.inc_ref().ptr(), {}, {}, false};
-      for (auto place : run.attr("constant_places")) made[i]->constants.push_back(place.cast<size_t>());
-      for (auto place : run.attr("fed_places")) made[i]->fed.push_back(place.cast<size_t>());
+      auto constants = run.attr("constant_places").cast<std::vector<size_t>>(), fed = run.attr("fed_places").cast<std::vector<size_t>>();
+      made[i] = new Compiled{VERSION, function(create_state), function(compute), function(nothing), run.inc_ref().ptr(), constants, fed, false};
     }
   });
 }
@@ -317,10 +338,11 @@ EXPORTED Status* CreateEpFactories(const char*, Table base, const void*, Factory
 EXPORTED Status* ReleaseEpFactory(Factory*) { return nullptr; }
 
 PYBIND11_MODULE(_provider, module) {
-  module.def("set", [](py::object make, py::object message, py::list types) {
+  module.def("set", [](py::object make, py::object message, py::list types, py::set names) {
     make_provider = new py::object(make);
     message_of = new py::object(message);
     dtypes = new py::list(types);
+    operators = new py::set(names);
   });
   module.def("end", [] {  // at Python's end
     ender = std::this_thread::get_id();

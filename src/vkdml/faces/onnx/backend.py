@@ -58,7 +58,8 @@ def _graph_node(node: onnx.NodeProto, opset: int) -> GraphNode:
         attributes = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
     except ValueError as error:  # a reference to a function's attribute outside of a function
         raise InvalidArgumentError(operator, "attribute", str(error), "a value") from None
-    return GraphNode(node.name, node.op_type, node.domain, opset, list(node.input), list(node.output), [], attributes)
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    return GraphNode(node.name, node.op_type, domain, opset, list(node.input), list(node.output), [], attributes)
 
 
 def _by_name(operator: str, names: Sequence[str], inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:

@@ -1,22 +1,23 @@
 """What sessions and the provider have to hand to each other past onnxruntime, between which it stands.
 
-An exception reaches onnxruntime as a text with a number, by which `original` finds it again.
+An exception reaches onnxruntime as a text that ends with a token, by which `original` finds it again. A model's own texts stand
+there, too, so no model can know a token.
 """
 
 from __future__ import annotations
 
 import importlib
 import re
+import secrets
 import sys
 import threading
 import traceback
-from itertools import count
 from typing import Any
 
 import onnxruntime
 
 from ...engine.vulkan.driver import Calls
-from ...errors import MissingPackageError, install_line
+from ...errors import MissingPackageError, install_line, printable
 from ...planning.options import Options
 from ..directml.device import Device
 
@@ -26,8 +27,7 @@ _KEPT = 64  # exceptions that no caller has taken yet
 
 extension: Any = importlib.import_module("._provider", __package__)  # which has no types
 _registering = threading.Lock()
-_errors: dict[int, BaseException] = {}  # by number
-_numbers = count(1)
+_errors: dict[str, BaseException] = {}  # by token
 under_way: dict[Any, Any] = {}  # what asynchronous runs will call, with what they are fed
 runs = Calls()  # of sessions, each of which comes back from C++ before the process may end
 
@@ -49,19 +49,21 @@ def message(error: BaseException) -> str:
     while linked and linked is not sys.exc_info()[1]:  # which the caller handles
         traceback.clear_frames(linked.__traceback__)  # they may have arrays in onnxruntime's memory
         linked = linked.__context__
-    number = next(_numbers)
-    _errors[number] = error
+    text = printable(f"{type(error).__name__}: {error}")
     if creation.errors is not None:
         creation.errors.append(error)
+        return text
+    token = secrets.token_hex(8)
+    _errors[token] = error
     for old in list(_errors)[:-_KEPT]:
         _errors.pop(old, None)
-    return f"{type(error).__name__}: {error} [vkdml error {number}]"
+    return f"{text} [vkdml error {token}]"
 
 
 def original(raised: object) -> BaseException | None:
     """The exception of which onnxruntime's exception or text tells; None where it is onnxruntime's own."""
-    found = re.search(r"\[vkdml error (\d+)\]", str(raised))
-    return _errors.pop(int(found[1]), None) if found else None
+    found = [_errors.pop(token, None) for token in re.findall(r"\[vkdml error (\w+)\]", str(raised))]
+    return next(filter(None, reversed(found)), None)
 
 
 def register() -> None:

@@ -18,8 +18,8 @@ RECURRENT = ("GRU", "LSTM", "RNN")
 class GraphNode:
     """A node of a graph, with functions' nodes in the functions' place.
 
-    version: of its operator, or of the opset. captured: the values around it that its bodies use. attributes: by name; None for
-    what is no number, no text and no list of them, and for an empty list. provider: the one that has taken it already, or "".
+    version: of its operator, or of the opset. captured: the values around it that its bodies use. attributes: by name, without
+    empty lists; None for what is no number, no text and no list of them. provider: the one that has taken it already, or "".
     """
 
     name: str
@@ -33,8 +33,7 @@ class GraphNode:
     provider: str = ""
 
     def __post_init__(self) -> None:
-        self.domain = "" if self.domain == "ai.onnx" else self.domain
-        self.attributes = {name: _plain(value) for name, value in self.attributes.items()}
+        self.attributes = {name: plain for name, value in self.attributes.items() if (plain := _plain(value)) != []}
 
     def __str__(self) -> str:
         return f"{self.op_type} node {self.name!r}" if self.name else f"{self.op_type} node"
@@ -45,10 +44,10 @@ class GraphNode:
 
 
 def _plain(value: Any) -> Any:
-    """The value with bytes decoded to text. An empty list becomes None, as it means the same as an absent attribute."""
+    """The value with bytes decoded to text."""
     if isinstance(value, bytes):
-        return value.decode(errors="backslashreplace")
-    return [_plain(item) for item in value] or None if isinstance(value, Sequence) and not isinstance(value, str) else value
+        return value.decode(errors="surrogateescape")
+    return [_plain(item) for item in value] if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
 @contextmanager

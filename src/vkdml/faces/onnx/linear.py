@@ -24,7 +24,7 @@ _NONE = frozenset[str]()
 _PRODUCTS = {"MatMul": _NONE, "Gemm": {"alpha", "beta", "transA", "transB"}}
 _ACTIVATIONS = {"Elu": {"alpha"}, "HardSigmoid": {"alpha", "beta"}, "LeakyRelu": {"alpha"}, "ThresholdedRelu": {"alpha"},
                 **dict.fromkeys(("Relu", "Sigmoid", "Softplus", "Softsign", "Tanh"), _NONE)}
-_ATTRIBUTES = {**_PRODUCTS, **_ACTIVATIONS, **dict.fromkeys(_OPERATIONS, _NONE),  # others are of old versions
+ATTRIBUTES = {**_PRODUCTS, **_ACTIVATIONS, **dict.fromkeys(_OPERATIONS, _NONE),  # others are of old versions
                "Cast": {"to", "saturate", "round_mode"}}  # the last two are for other types
 # By ONNX's number of the type
 _ELEMENTS: dict[int, ElementType] = {1: element_types.FLOAT32, 10: element_types.FLOAT16, 16: element_types.BFLOAT16}
@@ -106,12 +106,12 @@ def linear(node: GraphNode, constants: Mapping[str, Sequence[int]], kinds: Mappi
 
     constants: shapes by name. kinds: ONNX's types of values. made: what the device makes.
     """
-    if node.domain or node.op_type not in _ATTRIBUTES:
+    if node.domain or node.op_type not in ATTRIBUTES:
         return None
     names = [name for name in node.inputs if name]
     data = [name for name in names if name not in constants]
     element = _ELEMENTS.get(kinds.get(data[0], 0)) if data else None
-    if not element or not set(data) <= set(made) or not node.attributes.keys() <= _ATTRIBUTES[node.op_type]:
+    if not element or not set(data) <= set(made) or not node.attributes.keys() <= ATTRIBUTES[node.op_type]:
         return None
     has_kernel = node.attributes.get("to") in _ELEMENTS if node.op_type == "Cast" else element is not element_types.BFLOAT16
     if not has_kernel:

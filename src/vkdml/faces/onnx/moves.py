@@ -14,6 +14,8 @@ from .graph_nodes import GraphNode, refusing
 
 Array = np.ndarray
 
+_TO_THE_END = (2**31 - 1, 2**63 - 1)  # as the end of a Slice
+
 
 class MovingNode:
     """A node that only moves elements. inputs, outputs: names. is_shape: it computes with shapes alone, before a run.
@@ -22,7 +24,7 @@ class MovingNode:
     """
 
     def __init__(self, node: GraphNode, is_shape: bool) -> None:
-        self._function, data = _MOVES[node.op_type]
+        self._function, data = MOVES[node.op_type]
         self.node, self.is_shape = node, is_shape
         self.inputs, self.outputs = list(filter(None, node.inputs)), node.outputs
         self.known = self.inputs if is_shape and node.op_type != "Shape" else list(filter(None, node.inputs[data:]))
@@ -40,10 +42,10 @@ def move(node: GraphNode, constants: Mapping[str, Array | None], kinds: Mapping[
 
     constants: arrays by name, None for large ones. kinds: ONNX's types of values. shapes: values computed with shapes alone.
     """
-    if node.domain or node.op_type not in _MOVES:
+    if node.domain or node.op_type not in MOVES:
         return None
     is_known = [not name or name in constants or name in shapes for name in node.inputs]
-    data = _MOVES[node.op_type][1]
+    data = MOVES[node.op_type][1]
     is_shape = node.op_type == "Shape" or all(is_known[:data])
     does_more = {"Cast": node.attributes.get("to") != kinds.get(node.inputs[0]), "Dropout": _drops(node, constants),
                  **dict.fromkeys(_OF_SHAPES, not is_shape)}
@@ -86,8 +88,12 @@ def _slice(node: GraphNode, array: Array, *given: Array | None) -> Sequence[Arra
     if starts is None:
         raise ValueError("no starts")
     places = [slice(None)] * array.ndim
-    for axis, *part in zip(axes or range(len(starts)), starts, ends or (), steps or [1] * len(starts), strict=True):
-        places[axis] = slice(*part)
+    each = zip(axes or range(len(starts)), starts, ends or (), steps or [1] * len(starts), strict=True)
+    for axis, start, end, step in each:
+        size = array.shape[axis]
+        if step < 0:  # as onnxruntime reads it; numpy takes nothing here
+            start, end = max(start, -size), -size - 1 if end in _TO_THE_END else end
+        places[axis] = slice(start, end, step)
     return [array[tuple(places)]]
 
 
@@ -126,7 +132,7 @@ def _same(node: GraphNode, array: Array, *_: Array | None) -> Sequence[Array]:
 
 _OF_SHAPES = {"Add": _pairwise(np.add), "Mul": _pairwise(np.multiply), "Sub": _pairwise(np.subtract)}
 # What a node makes of its inputs, of which so many are no parameters
-_MOVES: dict[str, tuple[Callable[..., Sequence[Array]], int]] = {
+MOVES: dict[str, tuple[Callable[..., Sequence[Array]], int]] = {
     "Cast": (_same, 1), "Dropout": (_same, 1), "Identity": (_same, 1), "Flatten": (_flatten, 1), "Gather": (_gather, 1),
     "Concat": (lambda node, *arrays: [np.concatenate(arrays, node.attributes.get("axis", 1))], 1 << 31),
     "Reshape": (_reshape, 1), "Shape": (_shape, 1), "Slice": (_slice, 1), "Split": (_split, 1), "Squeeze": (_squeeze, 1),

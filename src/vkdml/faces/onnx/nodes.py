@@ -6,8 +6,7 @@ Sources: the ONNX operators GRU, versions 1, 3, 7, 14 and 22, LSTM and RNN, vers
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache, cached_property
-from itertools import zip_longest
+from itertools import count, zip_longest
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,7 @@ _ATTRIBUTES: dict[str, dict[int, dict[str, Any]]] = {
     "RNN": {1: _FIRST, 7: {}, 14: {"layout": 0}, 22: {}},
 }
 _REMOVED = {"output_sequence": 7}
+_MISSPELLED = "GRU", 1, "foward"  # the default of direction in ONNX's schema of GRU 1, which onnxruntime fills in
 _TYPES = {"activations": list, "activation_alpha": list, "activation_beta": list, "clip": float, "direction": str}  # else int
 
 Values = dict[str, Any]
@@ -66,13 +66,10 @@ class RecurrentNode:
         self.fields = {**self._given, **self._made}  # names by DirectML field
         self.inputs, self.outputs = list(self._given.values()), list(self._made.values())
         wanted = [bool(name) for name, _ in zip_longest(node.outputs, self.cell.outputs)]
-        self._settings = lambda: Settings(self.operator, self.cell, self._attributes, wanted, device, options)
+        self.settings = Settings(self.operator, self.cell, self._attributes, wanted, device, options)
+        self._left_out = dict.fromkeys(field for field in self.cell.inputs if field not in self._given)
         self.session, self._constants, self._declared = session, constants, list(declared[:2]) or [0, 0]
         self._last: list[Any] = []  # how the last inputs that were taken as they are lay
-
-    @cached_property
-    def settings(self) -> Settings:
-        return self._settings()
 
     @property
     def directions(self) -> int:
@@ -97,7 +94,8 @@ class RecurrentNode:
         a run refuses of as many steps or rows as no other size is.
         """
         given = {field: array for field, array in arrays.items() if array is not None}
-        other = 1 + max(size for array in given.values() for size in array.shape)
+        sizes = {size for array in given.values() for size in array.shape}
+        other = next(size for size in count(1) if size not in sizes)
         stand_ins = {field: array if field in WEIGHTS else np.empty([size or other for size in array.shape], array.dtype)
                      for field, array in given.items()}
         _, shapes = self.settings.problem(self.operator, {**self._left_out, **stand_ins})
@@ -142,10 +140,6 @@ class RecurrentNode:
             self._last = key
         return checked
 
-    @cached_property
-    def _left_out(self) -> dict[str, None]:
-        return dict.fromkeys(field for field in self.cell.inputs if field not in self._given)
-
 
 def _version(node: GraphNode) -> int:
     """The version of the node's operator in an opset."""
@@ -158,29 +152,24 @@ def _version(node: GraphNode) -> int:
 def _attributes(node: GraphNode, version: int) -> dict[str, Any]:
     allowed = {name: default for v, names in _ATTRIBUTES[node.op_type].items() if v <= version
                for name, default in names.items() if version < _REMOVED.get(name, version + 1)}
-    for name, value in node.attributes.items():
+    given = {name: value for name, value in node.attributes.items() if (node.op_type, version, value) != _MISSPELLED}
+    for name, value in given.items():
         if name not in allowed:
             raise InvalidArgumentError(str(node), f"attribute {name}",
                                        f"one that operator version {version} does not have", "one of " + ", ".join(allowed))
         kind = _TYPES.get(name, int)
-        if not isinstance(value, kind) and not (value is None and kind is list):
+        if not isinstance(value, kind):
             raise InvalidArgumentError(str(node), f"attribute {name}", type(value).__name__, f"one of type {kind.__name__}")
-    return allowed | node.attributes
+    return allowed | given
 
 
 def _check_types(operator: str, cell: Cell, version: int, arrays: Mapping[str, Any]) -> None:
     """sequence_lens must be int32; X of a type that the operator's version has; all others of X's type."""
     allowed = [row.name for row in element_types.ALL if row.onnx_since <= version]
     for field, array in arrays.items():
-        dtype = _type_name(getattr(array, "dtype", type(array).__name__))
+        dtype = str(getattr(array, "dtype", type(array).__name__))
         expected = ["int32"] if field == LENGTHS else allowed
         if dtype not in expected:
             raise InvalidArgumentError(operator, cell.arguments[field], dtype, " or ".join(expected))
         if field == "InputTensor":
             allowed = [dtype]
-
-
-@cache
-def _type_name(dtype: Any) -> str:
-    """numpy takes a microsecond or two to say it."""
-    return str(dtype)

@@ -6,6 +6,7 @@ before. A stage's nodes on the device are a group, so no path leads out of a gro
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -20,15 +21,18 @@ from ...planning.options import Options
 from ..directml.device import Device
 from ..sessions import Session
 from .exchange import PROVIDER
-from .graph_nodes import GraphNode
-from .linear import Linear, linear
-from .moves import MovingNode, move
+from .graph_nodes import RECURRENT, GraphNode
+from .linear import ATTRIBUTES, Linear, linear
+from .moves import MOVES, MovingNode, move
 from .nodes import RecurrentNode
 from .quantized import QUANTIZED_LSTM, has_constant_weights, lstm, lstm_shapes
 
 # By ONNX's number of the type
 DTYPES: list[Any] = [name and np.dtype(name) for name in (
     None, "f4", "u1", "i1", "u2", "i2", "i4", "i8", None, "?", "f2", "f8", "u4", "u8", None, None, ml_dtypes.bfloat16)]
+
+RECURRENT_OPERATORS = {*RECURRENT, QUANTIZED_LSTM[1]}
+OPERATORS = {*RECURRENT_OPERATORS, *MOVES, *ATTRIBUTES}  # of which there may be nodes on the device
 
 _DATA = (0, 5, 6)  # places of X, initial_h and initial_c among a recurrent node's inputs
 _FIRST = f"{{}} stands before {PROVIDER} in the session's providers and takes it"
@@ -122,9 +126,11 @@ def _why_not(node: GraphNode, graph: NodeGraph, device: Device, options: Options
                 name, own = names[field], graph.kinds.get(names[field], kind)
                 shape = constants.get(name) if field in WEIGHTS else None
                 shape = onnx_shape(made.cell, field, int(made.is_batch_first), sizes) if shape is None else shape
-                arrays[name] = np.empty(shape, DTYPES[own] if own < len(DTYPES) else object)
-                if arrays[name].nbytes > device.info.max_storage_buffer_range:
-                    return f"{name!r} has {arrays[name].nbytes} bytes, of at most {device.info.max_storage_buffer_range}"
+                dtype = np.dtype((own < len(DTYPES) and DTYPES[own]) or object)
+                size, most = math.prod(shape) * dtype.itemsize, device.info.max_storage_buffer_range
+                if size > most:
+                    return f"{name!r} has {size} bytes, of at most {most}"
+                arrays[name] = np.empty(shape, dtype)
         made.settings.problem(made.operator, made.convert(arrays))
     except InvalidArgumentError as error:
         return str(error)

@@ -13,9 +13,10 @@ from ..sessions import open_device
 from .assignment import DEVICE, ONNXRUNTIME, AssignedNode
 from .exchange import PROVIDER, creation, extension, message, runs, under_way
 from .nodes import RecurrentNode
-from .programs import DTYPES, NodeGraph, groups
+from .programs import DTYPES, OPERATORS, RECURRENT_OPERATORS, NodeGraph, groups
 from .runs import DeviceRun
 
+_FOR_CALLBACKS = 5  # seconds
 _PREFIX = f"ep.{PROVIDER.lower()}."  # of the provider's options among a session's
 
 
@@ -37,9 +38,9 @@ class Provider:
         self.given_device = given if given is not None or named == "None" else named  # onnxruntime makes texts of all values
         self.device = open_device("InferenceSession", self.given_device)
         self.runs: list[DeviceRun] = []
-        self._on_device: list[AssignedNode] = []
-        self._elsewhere: list[AssignedNode] = []
-        self._bodies: list[AssignedNode] = []
+        self._on_device: list[tuple[Any, ...]] = []  # what AssignedNode() takes
+        self._elsewhere: list[tuple[Any, ...]] = []
+        self._bodies: list[tuple[Any, ...]] = []
         self._graph = ""
         self._error: BaseException | None = None
         if creation.made is not None:
@@ -47,23 +48,28 @@ class Provider:
 
     @property
     def assigned(self) -> tuple[AssignedNode, ...]:
-        return *self._on_device, *self._elsewhere
+        return tuple(AssignedNode(*row) for row in (*self._on_device, *self._elsewhere))
 
-    def claim(self, name: str, describe: Callable[[], tuple[Any, Any]]) -> list[list[int]]:
-        """The groups of nodes of a graph to run on the device, as their places. name: the graph's, "" of the model's own.
-        describe: returns what NodeGraph() takes.
+    def claim(self, name: str | None, heads: Sequence[Sequence[str]], describe: Callable[[], tuple[Any, Any] | None]
+              ) -> list[list[int]]:
+        """The groups of nodes of a graph to run on the device, as their places. name: a body's, None of the model's own graph.
+        heads: each node's name, operator, domain and the provider that has taken it. describe: returns what NodeGraph() takes,
+        or None where names are alike.
 
-        onnxruntime asks for the bodies in a graph first, and for all again once it has put functions' nodes in their place. It
-        would ignore an exception, and run all on the CPU: one is raised by `compile`, for which a node is claimed.
+        onnxruntime asks for the bodies in a graph first, and for all again each time that it has put functions' nodes in their
+        place: so only graphs with recurrent nodes are described. It would ignore an exception, and run all on the CPU: one is
+        raised by `compile`, for which a node is claimed.
         """
         try:
-            graph, self._graph = NodeGraph(*describe()), name
-            found, reasons = groups(graph, self.device, self.options)
+            self._graph = name or ""
+            recurrent = [place for place, (_, operator, *_) in enumerate(heads) if operator in RECURRENT_OPERATORS]
+            described = describe() if recurrent else None
+            found, reasons = (groups(NodeGraph(*described), self.device, self.options) if described
+                              else ([], dict.fromkeys(recurrent, "the model has names that are equal up to a NUL")))
             claimed = {place for group in found for place in group}
-            left = [AssignedNode(node.name, node.op_type, node.domain, name, ONNXRUNTIME, reasons.get(place, ""))
-                    for place, node in enumerate(graph.nodes) if place not in claimed and not node.op_type.startswith(PROVIDER)]
-            self._bodies += left
-            if not name:
+            self._bodies += [(*head, self._graph, ONNXRUNTIME, reasons.get(place, ""))
+                             for place, (*head, taker) in enumerate(heads) if place not in claimed and taker != PROVIDER]
+            if name is None:
                 self._elsewhere, self._bodies = self._bodies, []
             return found
         except BaseException as error:
@@ -77,7 +83,7 @@ class Provider:
         graph = NodeGraph(*described)
         run = DeviceRun(graph, inputs, outputs, self.given_device, self.options)
         self.runs.append(run)
-        self._on_device += [AssignedNode(node.name, node.op_type, node.domain, self._graph, DEVICE) for node in graph.nodes]
+        self._on_device += [(node.name, node.op_type, node.domain, self._graph, DEVICE) for node in graph.nodes]
         return run
 
     def recurrent(self) -> dict[str, tuple[DeviceRun, RecurrentNode]]:
@@ -93,12 +99,13 @@ class Provider:
 
 
 def _end() -> None:
-    """Wait for what calls back, at Python's end; then nothing begins any more in other threads."""
-    while under_way:
+    """Wait for what calls back, at Python's end, but not for ever; then nothing begins any more in other threads."""
+    until = time.monotonic() + _FOR_CALLBACKS
+    while under_way and time.monotonic() < until:
         time.sleep(0.01)
     runs.end()
     extension.end()
 
 
-extension.set(Provider, message, DTYPES)
+extension.set(Provider, message, DTYPES, OPERATORS)
 atexit.register(_end)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -26,8 +27,10 @@ def has_constant_weights(node: GraphNode, constants: Mapping[str, object]) -> bo
 
 
 def lstm(node: GraphNode) -> GraphNode:
-    """The LSTM, with names of its own for W and R."""
-    inputs = [f"{name} of {node.outputs}" if place in _WEIGHTS else name for place, name in enumerate(node.inputs[:_FLOATS])]
+    """The LSTM, with names of its own for W and R: tuples, which no value of the model has."""
+    inputs: list[Any] = [*node.inputs[:_FLOATS]]
+    for place in _WEIGHTS:
+        inputs[place] = inputs[place], *node.outputs
     return replace(node, op_type="LSTM", domain="", version=7, inputs=inputs)
 
 

@@ -67,9 +67,9 @@ class DeviceRun:
                 part: Part | None = RecurrentNode(node, Session(), self._device, self._options, arrays,
                                                   graph.shapes[node.inputs[0]])
             else:
-                part = move(node, dict.fromkeys(arrays), graph.kinds, shapes) or linear(
-                    node, graph.constants, graph.kinds, graph.kinds, False)
-            assert part is not None  # it was when the node was claimed
+                part = move(node, arrays, graph.kinds, shapes) or linear(node, graph.constants, graph.kinds, graph.kinds, False)
+            if part is None:  # it was not when the node was claimed
+                raise InvalidArgumentError(str(node), "initializers", "others than the model has", "some with the same meaning")
             shapes.update(part.outputs if isinstance(part, MovingNode) and part.is_shape else ())
             self.parts.append(part)
         self.recurrent = [part for part in self.parts if isinstance(part, RecurrentNode)]
@@ -157,9 +157,12 @@ class _UnfitError(Exception):
 
 
 class _Value(NamedTuple):
-    """A tensor as it will be: a view of memory that stands for a buffer, and has its size."""
+    """A tensor as it will be: a view of memory that stands for a buffer, and has its size.
 
-    buffer: str
+    buffer: the name of the value that has it for its own; of a copy a tuple, which no value's name equals.
+    """
+
+    buffer: Any
     memory: np.ndarray
     array: np.ndarray
 
@@ -241,7 +244,7 @@ class _Trace:
 
     def _copied(self, sources: Sequence[_Value], result: np.ndarray) -> _Value:
         """A new value of a result's shape, which the sources fill, one after the other along the axis in which it is longer."""
-        value = _new(f"{sources[0].buffer} (copy {len(self.nodes)})", np.empty(result.shape, result.dtype))
+        value = _new(("copy", len(self.nodes)), np.empty(result.shape, result.dtype))
         data_type = DML_TENSOR_DATA_TYPE[f"UINT{8 * result.itemsize}"]
         if result.ndim >= MOST_DIMENSIONS:
             raise _UnfitError
@@ -288,7 +291,7 @@ class _Trace:
         return value if is_one else self._copied([value], value.array)
 
 
-def _new(buffer: str, array: np.ndarray) -> _Value:
+def _new(buffer: Any, array: np.ndarray) -> _Value:
     return _Value(buffer, array.reshape(-1), array)
 
 
@@ -323,7 +326,8 @@ class _Call:
         """The outputs, in order."""
         given: dict[str, np.ndarray] = dict(self._constants)
         given.update(zip(self._fed, arrays))
-        check = RangeCheck(self._name, {name: name for name in (*given, *self._results)}, given) if self._is_in_pairs else None
+        names = {name: str(name) for name in (*given, *self._results)}
+        check = RangeCheck(self._name, names, given) if self._is_in_pairs else None
         for operator, name, t in self._lengths:
             if name in given:  # constants are not, once they were looked at
                 check_lengths(operator, given[name], t)

@@ -33,6 +33,7 @@ _CPU = "CPUExecutionProvider"
 _BOTH = [PROVIDER, _CPU]
 _BFLOAT16 = 16  # ONNX's number of the type
 _ERRORS = 3  # onnxruntime's severity
+_REASONS = 8  # most notes of an exception
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +61,9 @@ def _creating(session: Any, device: Device | int | str | None = None, options: O
     creation.settings, creation.made, creation.errors = (device, options), made, errors
     try:
         yield
-    except Exception:
+    except Exception as error:
+        for line in [line for provider in made for line in Assignment("", provider.assigned).refused][:_REASONS]:
+            error.add_note(f"not on the device: {line}")  # perhaps onnxruntime cannot run this node either
         if not errors:
             raise
     finally:
@@ -75,7 +78,7 @@ def _creating(session: Any, device: Device | int | str | None = None, options: O
 def _tell(session: Any) -> None:
     """Log how much of a new session runs on the device, and warn its maker if nothing does."""
     found, names = InferenceSession.assignment(session), session.get_providers()
-    _log.info("loaded %r: %s", session.get_modelmeta().graph_name, found.headline)
+    _log.info("loaded a model: %s", found.headline)
     if found.on(DEVICE):
         _on_device.add(session)
     elif session._provider and (not _on_device or _CPU in names[:names.index(PROVIDER)]):
