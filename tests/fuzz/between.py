@@ -2,25 +2,34 @@
 
     python -m tests.fuzz.between [--first SEED] [--count N]
 
-Moves, also of batch-first layers and of computed shapes, sums, products and activations, whose first input may be a scalar. Prints
-each seed that fails, with its nodes; the exit status is 1 if one does.
+Moves, also of batch-first layers and of computed shapes, sums, products and activations, whose first input may be a scalar. Names
+may be like vkdml's own, no UTF-8, or have control characters; attributes are left out, or long; runs may be verified, or of models
+that onnxruntime does not optimize. Prints each seed that fails, with its nodes; the exit status is 1 if one does.
 """
 
 import argparse
 import random
 import sys
+from functools import cache
 from unittest import mock
 
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
+import onnxruntime
+from onnx import TensorProto, defs, helper, numpy_helper
 
+import vkdml
+from tests.fuzz.mutations import as_bytes
 from vkdml import reference
 from vkdml.faces.onnx import linear, programs
 from vkdml.onnx import InferenceSession
 
 I, H, MOST = 3, 4, 4000  # elements between the nodes
 GATES = {"GRU": 3, "LSTM": 4, "RNN": 1}
-EDGE = [(5, 2), (3, 3), (4, 1), (1, 2), (1, 1), (0, 2), (3, 0)]
+EDGE = [(5, 2), (3, 3), (4, 1), (1, 2), (1, 1), (0, 2), (3, 0), (700, 1)]
+ALIKE = "{number}\0{}"  # up to a NUL: then onnxruntime runs all
+STYLES = ["{}"] * 3 + ["{other} (copy {number})", "\x1b[2J{}\n", "ÿÿ{number}", r"\xff\xfe\xfd\xfc{number}", ALIKE,
+                       "[vkdml error {number}] {}"]  # of names; mutations.as_bytes has one become like another
+LARGE = 2**31 - 1, 2**63 - 1, -2**31, -2**63
 
 
 def _weights(rng, op, inputs, directions=1):
@@ -35,6 +44,8 @@ class Chain:
     def __init__(self, seed):
         self.random, self.rng = random.Random(seed), np.random.default_rng(seed)
         self.nodes, self.arrays, self.last = [], {}, "x"
+        self.opset, self.names, self.styles = self.random.choice([11, 18]), {"x", "last"}, self.random.sample(STYLES, 2)
+        self.settings = self.random.random() < 0.2, self.random.random() < 0.3  # is verified; is not optimized
         self.sizes = self.random.choice(EDGE)
         self.x = self.rng.standard_normal((*self.sizes, I)).astype(np.float32)
         self.value = self.x.astype(np.float64)
@@ -46,34 +57,52 @@ class Chain:
             if self.value.ndim != 3:
                 last = self.value.shape[-1] if self.value.ndim and self.value.size else 1
                 shape = (self.value.size // last, 1, last)
-                self._add("Reshape", self.value.reshape(shape), self.last, np.array(shape), allowzero=1)
+                zeros = {"allowzero": 1} if self.opset > 13 else {}
+                self._add("Reshape", self.value.reshape(shape), self.last, np.array(shape), **zeros)
+                self.is_run = bool(zeros or self.value.size)
+            self.is_run &= ALIKE not in self.styles or bool(self.x.size and self.value.size)  # onnxruntime crashes without steps
             self._recur("GRU", 1)
+            self.nodes[-1].output[0] = self.last = "last"
 
     def model(self):
         graph = helper.make_graph(
             self.nodes, "between", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["T", "B", I])],
             [helper.make_tensor_value_info(self.last, TensorProto.FLOAT, None)],
             [numpy_helper.from_array(array, name) for name, array in self.arrays.items()])
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+        return as_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=6))
 
-    def _add(self, op, value, *inputs, outputs=1, **attributes):
-        names = []
+    def _name(self, plain):
+        name = self.random.choice(self.styles).format(plain, other=self.random.choice(sorted(self.names)), number=self.random.randrange(6))
+        name = plain if name in self.names else name
+        self.names.add(name)
+        return name
+
+    def _add(self, op, value, *inputs, outputs=1, place=0, parameters=None, **attributes):
+        """parameters: attributes that are inputs since opset 13. place: of the output that the next node takes."""
+        inputs = [*inputs, *(parameters or {}).values()] if self.opset > 12 else inputs
+        attributes |= {name: array.tolist() for name, array in (parameters or {}).items()} if self.opset < 13 else {}
+        known, names = defs.get_schema(op, self.opset).attributes, []
+        left_out = [name for name, given in attributes.items() if self.random.random() < 0.5 and known[name].default_value.name
+                    and helper.get_attribute_value(known[name].default_value) == (given.encode() if isinstance(given, str) else given)]
         for given in inputs:
             if isinstance(given, str):
                 names.append(given)
             else:
-                names.append(f"c{len(self.arrays)}")
+                names.append(self._name(f"c{len(self.arrays)}"))
                 self.arrays[names[-1]] = given
-        made = [f"v{len(self.nodes)}_{place}" for place in range(outputs)]
-        self.nodes.append(helper.make_node(op, names, made, **attributes))
-        self.last, self.value = made[0], value
+        made = [self._name(f"v{len(self.nodes)}_{number}") for number in range(outputs)]
+        self.nodes.append(helper.make_node(op, names, made, self._name(f"n{len(self.nodes)}"),
+                                           **{name: given for name, given in attributes.items() if name not in left_out}))
+        self.last, self.value = made[place], value
 
     def _recur(self, op, directions):
         arrays = _weights(self.rng, op, self.value.shape[2], directions)
         settings = {"direction": "bidirectional" if directions == 2 else self.random.choice(["forward", "reverse"])}
         if op == "GRU" and self.random.random() < 0.5:
             settings["linear_before_reset"] = 1
-        layout = self.random.random() < 0.3
+        if op == "RNN" and self.random.random() < 0.5:
+            settings |= {"activations": ["LeakyRelu"] * directions, "activation_alpha": [0.3] * self.random.choice([2, 1025])}
+        layout = self.opset > 13 and ALIKE not in self.styles and self.random.random() < 0.3
         if layout:
             settings["layout"] = 1
         if 0 in self.value.shape[:2]:
@@ -84,7 +113,8 @@ class Chain:
         self._add(op, value, self.last, *arrays, outputs=1, hidden_size=H, **settings)
 
     def _axis(self):
-        return self.random.randrange(self.value.ndim) if self.value.ndim else None
+        long = [axis for axis, size in enumerate(self.value.shape) if size > 100]
+        return self.random.choice(long or range(self.value.ndim)) if self.value.ndim else None
 
     def add_transpose(self):
         perm = self.random.sample(range(self.value.ndim), self.value.ndim)
@@ -93,10 +123,12 @@ class Chain:
     def add_slice(self):
         if (axis := self._axis()) is None or not self.value.shape[axis]:
             return
-        size, step = self.value.shape[axis], self.random.choice([1, 1, 2, 3, -1])
+        size, step = self.value.shape[axis], self.random.choice([1, 1, 2, 3, -1, -1])
         begin = self.random.randrange(size)
         end = self.random.randint(begin + 1, size + 3) if step > 0 else -size - 1
-        part = self.value[(slice(None),) * axis + (slice(begin, end, step),)]
+        if self.random.random() < 0.5:
+            begin, end = (self.random.choice([-size - 1, -size, -1, 0, size, *LARGE]) for _ in "be")
+        part = self.value.take(taken(size, begin, end, step), axis)
         self._add("Slice", part, self.last, *(np.array([number]) for number in (begin, end, self.random.choice([axis, axis - self.value.ndim]), step)))
 
     def add_gather(self):
@@ -131,16 +163,21 @@ class Chain:
             matrix = self.rng.standard_normal((self.value.shape[-1], self.random.choice([1, 3, 4]))).astype(np.float32)
             self._add("MatMul", self.value @ matrix, self.last, matrix)
 
+    def add_dropout(self):
+        """Nothing is dropped: left out, or said by a constant."""
+        said = [np.array(0.5, np.float32), np.array(False)] if self.opset > 12 and self.random.random() < 0.7 else []
+        self._add("Dropout", self.value, self.last, *said)
+
     def add_unsqueeze(self):
         if self.value.ndim < 6:
             axis = self.random.randint(-self.value.ndim - 1, self.value.ndim)
-            self._add("Unsqueeze", np.expand_dims(self.value, axis), self.last, np.array([axis]))
+            self._add("Unsqueeze", np.expand_dims(self.value, axis), self.last, parameters={"axes": np.array([axis])})
 
     def add_squeeze(self):
         ones = [axis for axis, size in enumerate(self.value.shape) if size == 1]
         if ones and self.value.ndim > 2:
             axes = self.random.sample(ones, self.random.randint(1, min(len(ones), self.value.ndim - 2)))
-            self._add("Squeeze", self.value.squeeze(tuple(axes)), self.last, np.array(axes))
+            self._add("Squeeze", self.value.squeeze(tuple(axes)), self.last, parameters={"axes": np.array(axes)})
 
     def add_reshape(self):
         """To a constant shape, or to one that is computed of the value's own."""
@@ -149,7 +186,7 @@ class Chain:
         shape = (self.value.shape[0], -1, self.value.shape[-1])
         before, value = self.last, self.value.reshape(shape)
         if self.random.random() < 0.5:
-            self._add("Reshape", value, before, np.array([0, -1, shape[2]]), allowzero=0)
+            self._add("Reshape", value, before, np.array([0, -1, shape[2]]), **{"allowzero": 0} if self.opset > 13 else {})
             return
         rank = self.value.ndim
         self._add("Shape", np.array(self.value.shape), before)
@@ -158,7 +195,7 @@ class Chain:
         first = self.last
         self._add("Gather", None, computed, np.array([rank - 1]), axis=0)
         self._add("Concat", None, first, np.array([-1]), self.last, axis=0)
-        self._add("Reshape", value, before, self.last, allowzero=1)
+        self._add("Reshape", value, before, self.last, **{"allowzero": 1} if self.opset > 13 else {})
 
     def add_flatten(self):
         axis = self.random.randint(0, self.value.ndim)
@@ -167,8 +204,27 @@ class Chain:
     def add_split(self):
         if (axis := self._axis()) is not None and self.value.shape[axis] > 1:
             size = self.value.shape[axis]
-            cut = self.random.randrange(1, size)
-            self._add("Split", np.split(self.value, [cut], axis)[0], self.last, np.array([cut, size - cut]), outputs=2, axis=axis)
+            count = self.random.choice([2, max(2, size * 6 // 7)])
+            place, cuts = self.random.randrange(count), sorted(self.random.sample(range(1, size), count - 1))
+            lengths = {"split": np.diff([0, *cuts, size])}
+            if size % count == 0 and self.random.random() < 0.5:
+                cuts, lengths = range(size // count, size, size // count), {}
+            more = {"num_outputs": count} if not lengths and self.opset > 17 else {}
+            self._add("Split", np.split(self.value, cuts, axis)[place], self.last, parameters=lengths, outputs=count, place=place,
+                      axis=axis, **more)
+
+
+def taken(size, begin, end, step):
+    """The places that a Slice takes, as onnxruntime clamps their ends."""
+    is_back = step < 0
+    end = (-1 if is_back else size) if end in LARGE[:2] else end + size if end < 0 else end
+    begin = min(max(begin + size if begin < 0 else begin, 0), size - is_back)
+    return list(range(begin, min(max(end, -is_back), size), step))
+
+
+@cache
+def device(is_verified):
+    return vkdml.Device(verify=1) if is_verified else vkdml.Device()
 
 
 def failure(seed):
@@ -177,7 +233,11 @@ def failure(seed):
     if not chain.is_run:
         return None
     try:
-        session = InferenceSession(chain.model())
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        if chain.settings[1]:
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        session = InferenceSession(chain.model(), options, device=device(chain.settings[0]))
         result, = session.run(None, {"x": chain.x})
     except Exception as error:
         return f"{[node.op_type for node in chain.nodes]}: {type(error).__name__}: {error}"

@@ -39,6 +39,7 @@ _FUNCTION = """<ir_version: 8, opset_import: ["" : 17, "mine" : 1]>
 
 _NUMBERS = (0, 1, 2, 3, 4, 5, 7, -1, 11, 16, 100, 2**31 - 1, -2**31)
 _FLOATS = (0.0, -1.0, 1e38, float("nan"), float("inf"))
+_NAMES = ("y (copy 1)", "\x1b[2J\n", "ÿÿ1", r"\xff\xfe\xfd\xfc1", "a\0b", "a\0c", "[vkdml error 1]")  # as_bytes has one become like another
 _OPERATORS = ("GRU", "LSTM", "RNN", "If", "Loop", "Scan", "Neg", "Constant", "no", "ai.onnx", "mine")
 
 
@@ -49,6 +50,11 @@ def models() -> dict[str, ModelProto]:
     for name in ("W", "R"):
         made["function"].graph.initializer.append(numpy_helper.from_array(weights()[name], name))
     return made
+
+
+def as_bytes(proto: ModelProto) -> bytes:
+    """The model, with names that protobuf's Python does not take, as they are no UTF-8."""
+    return proto.SerializeToString().replace("ÿÿ".encode(), b"\xff\xfe\xfd\xfc")
 
 
 def mutated(proto: ModelProto, rng: random.Random) -> ModelProto | bytes:
@@ -96,7 +102,8 @@ def _change_list(message: Message, field: FieldDescriptor, alike: list[Message],
         other = [*old[:place], _value(field, old[place] if old else None, places, rng), *old[place + 1:]]
     else:
         other = [*old, *rng.sample(alike, min(1, len(alike)))]
-    new = copy.deepcopy(rng.choice((old[:place] + old[place + 1:], old[:place + 1] + old[place:], old[::-1], [], other)))
+    long = old * (1100 if field.message_type is None else 2)
+    new = copy.deepcopy(rng.choice((old[:place] + old[place + 1:], old[:place + 1] + old[place:], old[::-1], [], other, long)))
     message.ClearField(field.name)
     getattr(message, field.name).extend(new)
 
@@ -105,10 +112,10 @@ def _value(field: FieldDescriptor, old: Any, places: list[tuple[Message, FieldDe
     if field.type == FieldDescriptor.TYPE_STRING:
         names = [name for message, other in places if other.type == FieldDescriptor.TYPE_STRING
                  for name in (getattr(message, other.name) if other.is_repeated else [getattr(message, other.name)])]
-        return rng.choice((*names, *_OPERATORS, ""))
+        return rng.choice((*names, *_OPERATORS, *_NAMES, ""))
     if field.type == FieldDescriptor.TYPE_BYTES:
         old = old or b"GRU"
-        return rng.choice((b"", old[:-1], old + old, old[::-1], b"\xff" + old, b"forward", b"Relu"))
+        return rng.choice((b"", old[:-1], old + old, old[::-1], b"\xff" + old, b"forward", b"Relu", old + b"\0x"))
     if field.type == FieldDescriptor.TYPE_ENUM:
         return rng.choice(field.enum_type.values).number
     if field.type in (FieldDescriptor.TYPE_FLOAT, FieldDescriptor.TYPE_DOUBLE):
