@@ -5,6 +5,7 @@ import pytest
 
 import vkdml
 from tests.faces.test_layers import GATES, B, H, I, make, states, weights
+from vkdml.engine.vulkan.buffers import Buffer
 from vkdml_lab.suite.support import DTYPES, TOLERANCES, options
 
 pytestmark = pytest.mark.device
@@ -64,6 +65,21 @@ def test_batch_first():
     check(stream.step(x[:, 5:]), y[:, 5:, 0])
     assert stream.state["initial_c"].shape == h.shape
     check(stream.state["initial_h"], h)
+
+
+@pytest.mark.parametrize("layout", [0, 1])
+@pytest.mark.parametrize("name", GATES)
+def test_one_step_reads_no_more_than_y_and_c(monkeypatch, name, layout):
+    """The last h is y, which is the caller's own."""
+    stream, x, sizes, take = getattr(vkdml, name)(**weights(name), layout=layout).stream(B), make(B, I), [], Buffer._take
+    monkeypatch.setattr(Buffer, "_take", lambda buffer, shape, *given: (sizes.append(np.prod(shape)), take(buffer, shape, *given))[1])
+    for given in (x, x[None] if layout == 0 else x[:, None], np.asfortranarray(x)):
+        sizes.clear()
+        y = stream.step(given).reshape(B, H)
+        assert sizes.count(B * H) == len(stream.state)
+        expected = y.copy()
+        y[...] = 7
+        np.testing.assert_array_equal(stream.state["initial_h"].reshape(B, H), expected)
 
 
 def test_a_state_can_be_saved_and_set():

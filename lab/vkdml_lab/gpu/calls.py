@@ -105,7 +105,7 @@ BOUNDS = {
     "layer": {"barriers": 12, "copies": 4, "copied bytes": (2 * STEPS + 1) * _STATE + _SLACK},  # x, y and the last h
     "module": {"barriers": 14, "copies": 5, "copied bytes": (2 * STEPS + 2) * _STATE + _SLACK},  # and the last c
     "stack": {"barriers": 24, "copies": 2 + LAYERS, "copied bytes": 2 * STEPS * _STATE + _SLACK},
-    "stream": {"barriers": 12, "copies": 3, "copied bytes": 2 * _STATE + _SLACK},  # y, the state; no small inputs
+    "stream": {"barriers": 8, "copies": 2, "copied bytes": _STATE + _SLACK},  # y, which is the state; no small inputs
     "download": {"barriers": 2, "copies": 1, "copied bytes": STEPS * _STATE, "vkBeginCommandBuffer": 1},
 }
 _OF_ALL = {"submissions": 1, "waits": 1}

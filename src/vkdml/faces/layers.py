@@ -5,6 +5,7 @@ comes in pieces: it keeps the state from one piece to the next.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
 from typing import Any, ClassVar
 
 import numpy as np
@@ -187,6 +188,9 @@ class Stream(OfOneProcess, Closing):
         if not isinstance(batch, int | np.integer) or batch < 1:
             raise InvalidArgumentError(self._name, "batch", shown(batch), "a whole number from 1")
         self._session, self._weights, self._settings = session, weights, settings
+        # The last h of one step is its y, so that no step copies both from the device
+        wanted = [output != "OutputSingleTensor" for output in cell.outputs]
+        self._of_one_step = Settings(cell.name, cell, settings.attributes, wanted, settings.given_device, settings.options)
         self._batch_axis = 0 if settings.attributes["layout"] else 1
         self._zeros = settings.zeros(weights, 1, int(batch), [STATES[output] for output in cell.outputs if output in STATES])
         self._state = self._zeros
@@ -197,7 +201,7 @@ class Stream(OfOneProcess, Closing):
         self._prepare()
 
     def _prepare(self) -> None:
-        call = self._session.prepare(self._name, self._settings, self._example)
+        call = self._session.prepare(self._name, self._of_one_step, self._example)
         y_shape = self._step_shape[0], self._zeros["HiddenInitTensor"].shape[-1]
         self._execution, self._results = call.execution, {**call.results, "OutputSequenceTensor": (y_shape, self._dtype)}
 
@@ -233,14 +237,17 @@ class Stream(OfOneProcess, Closing):
             batch, size = self._step_shape
             several = f"[{batch}, T, {size}]" if self._batch_axis == 0 else f"[T, {batch}, {size}]"
             raise InvalidArgumentError(self._name, "X", f"the shape {array.shape}", f"[{batch}, {size}] or {several}")
-        results = self._session.run(self._name, self._settings, {**self._weights, **self._state, "InputTensor": steps})
-        y = self._keep(dict(zip(self._settings.cell.outputs, results)))
+        settings = self._of_one_step if steps.shape[1 - self._batch_axis] == 1 else self._settings
+        results = self._session.run(self._name, settings, {**self._weights, **self._state, "InputTensor": steps})
+        y = self._keep(dict(zip(compress(settings.cell.outputs, settings.wanted), results)))
         y = y.squeeze(2 - self._batch_axis)  # the direction
         return y.squeeze(1 - self._batch_axis) if single else y
 
     def _keep(self, results: dict[str, np.ndarray]) -> np.ndarray:
         """Keep the last states. Returns y."""
         y = results.pop("OutputSequenceTensor")
+        if "OutputSingleTensor" not in results:
+            results["OutputSingleTensor"] = y.reshape(self._zeros["HiddenInitTensor"].shape).copy()
         self._state = {STATES[output]: array for output, array in results.items()}
         return y
 

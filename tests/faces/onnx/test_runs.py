@@ -222,3 +222,25 @@ def test_nothing_is_copied_between_nodes(monkeypatch):
     copied.clear()
     session.run(None, {"x": np.ones((T + 1, B, I), np.float32)})  # of other sizes, so that it is recorded again
     assert copied == ["readback", "run"]
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("kind", ["plain", "batch first", "lengths"])
+def test_the_last_state_of_one_step_comes_down_with_y(monkeypatch, direction, kind):
+    """It is y's, unless rows have lengths: a row of length 0 keeps its state."""
+    device, copied, d = vkdml.Device(), [], 1 + (direction == "bidirectional")
+    monkeypatch.setattr(device.gpu, "host_memory", False)
+    readback = Submission.readback
+    monkeypatch.setattr(Submission, "readback", lambda *given: (copied.append(1), readback(*given))[1])
+    text = "g (float[A,C,3] x, float[E,F,4] h, int32[G] lengths) => (float[K,L,M,4] y, float[N,O,4] last) {{ " \
+           "y, last = GRU <hidden_size=4, direction=\"{}\", layout={}> (x, W, R, B, {}, h) }}"
+    texts = [text.format(direction, layout, "lengths" * (kind == "lengths")) for layout in (int(kind == "batch first"), 0)]
+    ours, theirs = (model(one, weights(directions=d)) for one in texts)
+    rng, axes = np.random.default_rng(0), (1, 0, 2) if kind == "batch first" else (0, 1, 2)
+    feed = {"x": rng.standard_normal((1, B, I), np.float32), "h": rng.standard_normal((d, B, H), np.float32)}
+    lengths = {"lengths": np.array([0, 1], np.int32)}
+    y, last = InferenceSession(ours, device=device).run(None, {name: array.transpose(axes) for name, array in feed.items()} | lengths)
+    expected, state = alone(theirs).run(None, feed | lengths)
+    np.testing.assert_allclose(y, expected.transpose(2, 0, 1, 3) if axes[0] else expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(last, state.transpose(axes), rtol=1e-4, atol=1e-5)
+    assert len(copied) == 1 + (kind == "lengths")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import replace
 from operator import mul
 from typing import Any, NamedTuple
 
@@ -31,7 +32,8 @@ from .moves import MovingNode, move
 from .nodes import RecurrentNode, Values
 from .quantized import QUANTIZED_LSTM, lstm, lstm_weights
 
-_SEQUENCE, _INT64 = "OutputSequenceTensor", 7  # ONNX's number of the type
+_SEQUENCE, _SINGLE = "OutputSequenceTensor", "OutputSingleTensor"
+_INT64 = 7  # ONNX's number of the type
 
 Part = MovingNode | Linear | RecurrentNode
 
@@ -280,9 +282,14 @@ class _Trace:
             made = _new(fields[_SEQUENCE], np.empty((t, b, d, h), outputs[_SEQUENCE].array.dtype))
             outputs[_SEQUENCE] = made._replace(array=made.array.swapaxes(1, 2))
             problem, _ = node.settings.problem(node.operator, {**checked, _SEQUENCE: outputs[_SEQUENCE].array})
+        if problem.steps == 1 and {_SEQUENCE, _SINGLE} <= outputs.keys() and not problem.has(LENGTHS):
+            y = outputs[_SEQUENCE]  # the last h is the only one
+            outputs[_SINGLE] = y._replace(array=y.array[:, 0] if node.is_batch_first else y.array[0])
+            problem = replace(problem, tensors={**problem.tensors, _SINGLE: None})
         self.problems[part] = problem
         buffers = {name: value.buffer for name, value in inputs.items()}
-        self.nodes.append(Node(problem, {field: buffers.get(name, name) for field, name in fields.items()}))
+        names = {field: buffers.get(name, name) for field, name in fields.items() if problem.has(field)}
+        self.nodes.append(Node(problem, names))
         return {fields[field]: value for field, value in outputs.items()}
 
     def _usable(self, value: _Value) -> _Value:
