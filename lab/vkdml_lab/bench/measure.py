@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from statistics import median
@@ -69,7 +70,8 @@ def measure(case: Case, processes: Sequence[Process], samples: int, progress: Pr
             progress(f"{process.peer.name} warms up")
             pairs += [(process, result) for result in _warm_up(process, case, samples)]
     for process, result in [pair for pair in pairs if busy and not pair[1].error][:1]:  # after compiling and checking, its rest
-        process.ask("busy", result.way)
+        with suppress(WorkerError):  # the samples show it
+            process.ask("busy", result.way)
     for number in range(samples):
         progress(f"round {number + 1}")
         for process, result in pairs:

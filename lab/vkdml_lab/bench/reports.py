@@ -58,7 +58,7 @@ class Report:
     def _times(self) -> Row:
         """vkdml's, and the others' over it, of the problems that any other library has run."""
         taken = {(row["problem"], row["library"], row["way"]): row["seconds"] for row in self.rows
-                 if row.get("part") == "peers" and row.get("seconds")}
+                 if row.get("part") == "peers" and row.get("library") and row.get("seconds")}
         found: Row = {}
         for problem in dict.fromkeys(problem for problem, library, _ in taken if library != OURS):
             if seconds := taken.get((problem, OURS, "device")):

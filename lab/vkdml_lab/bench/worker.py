@@ -5,7 +5,6 @@ It imports one adapter.
 
 from __future__ import annotations
 
-import importlib
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from vkdml_lab.bench.adapters import load
 from vkdml_lab.bench.cases import Case
 from vkdml_lab.bench.nodes import Node
 from vkdml_lab.bench.runner import Runner, UnsupportedError, settle, warm_up
@@ -27,13 +27,12 @@ class LibraryWorker:
 
     def open(self, adapter: str, settings: Mapping[str, Any]) -> dict[str, str]:
         """Import the library. Returns its version and device."""
-        module = adapter if "." in adapter else f"vkdml_lab.bench.adapters.{adapter}"
-        self._library = importlib.import_module(module).Library(**settings)
+        self._library = load(adapter, settings)
         description: dict[str, str] = self._library.description
         return description
 
     def prepare(self, case: Case) -> list[str]:
-        """Build the layer of a case. Returns the names of the ways to call it, of which some are made when they are warmed up."""
+        """Build the layer of a case. Returns the names of the ways to call it; some are built when they are warmed up."""
         self._case = case
         self._runners: dict[str, Runner | Callable[[], Runner]] = self._library.prepare(case)
         return list(self._runners)

@@ -46,8 +46,9 @@ def compared(rows: Sequence[Row], library: str, way: str) -> dict[str, tuple[Siz
     timed = [row for row in rows if row.get("library") and row.get("seconds") and row.get("right") is not False]
     ours = {(row["problem"], row["type"]): row["seconds"] for row in timed
             if row["library"].startswith(OURS) and row["way"] == WAYS[way][0]}
-    return {row["problem"]: ((row["T"], row["B"], row["H"]), row["seconds"] / ours[row["problem"], row["type"]]) for row in timed
-            if row["library"] == library and row["way"] == way and (row["problem"], row["type"]) in ours}
+    theirs = [row for row in timed if row["library"] == library and row["way"] == way and (row["problem"], row["type"]) in ours]
+    return {row["problem"]: ((row["T"], row["B"], row["H"]), row["seconds"] / ours[row["problem"], row["type"]])
+            for row in theirs}
 
 
 def verdict(found: Mapping[str, tuple[Sizes, float]]) -> str:

@@ -1,4 +1,4 @@
-"""vkdml beside the other libraries of this machine: every way that a user has to call a layer, and where the time of copies goes."""
+"""vkdml beside the other libraries of this machine, by every way that a user has to call a layer; and the parts of copies."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ SIZES = (1_638_400, 6_553_600, 26_214_400)  # bytes of x and of y, with 16 and 6
 QUICK, QUICK_SAMPLES, QUICK_SENTENCES, QUICK_SIZES = Case("gru", 4, 2, 16, 64), 2, 2, (65_536,)
 IN, UP, BACK, OUT, NEW = "host copy in", "upload", "readback", "host copy out", "allocation"
 
-NOTES = """Times of a call in seconds: medians and quartiles of `n` samples, each the mean of some 20 ms of calls. vkdml and PyTorch
-on the GPU are in one process, in turns, after half a second of work; each other library has a process of its own, which is
-stopped outside its turn. Results are compared with a reference in float64; where they are wrong there is no time. A GRU has
+NOTES = """Seconds of a call: medians and quartiles of `n` samples, each the mean of some 20 ms of calls. vkdml and PyTorch on
+the GPU are in one process, in turns, after half a second of work; each other library has a process of its own, which is stopped
+outside its turn. Results are compared with a reference in float64; where they are wrong there is no time. A GRU has
 linear_before_reset = 1.
 
 From numpy to numpy, with weights that were packed before: `host` (vkdml's layer; PyTorch's module, to the GPU and back),
-`module` (a converted PyTorch module of tensors on the CPU), `session` (ONNX), `stream` (a step of a layer's stream). All tensors
-on the device: `device` (DirectML's objects, or PyTorch's module; each call is waited for), `queued` (ten calls, then one wait: a
-tenth), `graph` and `graph queued` (PyTorch's module as a CUDA graph), `kernels` (vkdml's plan ten times in one submission: a
-tenth). torch-gpu is PyTorch as it is, which allows TF32 where the GPU has it.
+`module` (a converted PyTorch module of tensors on the CPU), `session` (ONNX), `stream` (a step of a layer's stream). With all
+tensors on the device: `device` (DirectML's objects, or PyTorch's module; each call is waited for), `queued` (a tenth of ten
+calls and one wait), `graph` and `graph queued` (PyTorch's module as a CUDA graph), `kernels` (a tenth of vkdml's plan ten times
+in one submission). torch-gpu is PyTorch as it is, which allows TF32 where the GPU has it.
 
-Copies: a buffer's way to the device and back in five parts. `upload` and `readback` are submissions. `allocation` is what a copy
-into a new array takes beyond one into an array that is used again."""
+Copies: a buffer's way to the device and back in five parts. `upload` and `readback` are submissions. `allocation` is what a
+copy into a new array takes beyond one into an array that is used again."""
 
 
 def steps(job: Job) -> list[Step]:
@@ -112,11 +112,11 @@ class Comparison:
         peer = self._peers[name]
         opened, missing = open_all([peer])
         self._open[name] = next(iter(opened), None)
-        reasons = {one["name"]: {"missing": one["reason"]} for one in missing}
+        description: Row = opened[0].description if opened else {"missing": missing[0]["reason"]}
         for part in peer.parts or (peer,):
-            said = reasons.get(name) or (opened[0].description[part.name] if peer.parts else opened[0].description)
-            yield {"table": "Libraries", "library": part.name, **(said if "missing" not in said else {
-                "not checked": f"missing ({said['missing']}); to get it: {part.install}"})}
+            said = description.get(part.name, description)
+            lacks = {"not checked": f"missing ({said.get('missing')}); to get it: {part.install}"}
+            yield {"table": "Libraries", "library": part.name, **(lacks if "missing" in said else said)}
 
     def _copies(self) -> Iterator[Row]:
         gpu = open_device(select_device(None))

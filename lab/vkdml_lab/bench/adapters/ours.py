@@ -1,4 +1,4 @@
-"""vkdml, called in every way that a user has; the benchmark has two: host (a layer on arrays) and device (DirectML's objects)."""
+"""vkdml, called in every way that a user has. The benchmark takes two: a layer on arrays, and DirectML's objects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from vkdml_lab.bench.cases import QUEUED, STATES, Case
 from vkdml_lab.bench.models import STATE_INPUTS, node_of
 from vkdml_lab.bench.nodes import Node, numbers
 from vkdml_lab.bench.runner import Runner, zero_arrays
-from vkdml_lab.internals import Run, Trial, open_device
 
 DESCS = {"gru": vkdml.DML_GRU_OPERATOR_DESC, "lstm": vkdml.DML_LSTM_OPERATOR_DESC}
 ACTIVATIONS = {"gru": ("SIGMOID", "TANH"), "lstm": ("SIGMOID", "TANH", "TANH")}
@@ -114,11 +113,17 @@ class Library(Computes):
 
     def _kernels(self, case: Case, arrays: Arrays) -> Runner:
         """The plan of the device's way, ten times in one submission."""
+        from vkdml_lab.internals import Run, Trial, open_device  # here, as another commit's package may have other internals
+
         layer = Layer(self._device, case, arrays, self._dtype)
         problem, plan = layer.compiled.problem, layer.compiled.plan
         given = dict(zip(INPUTS, (*arrays.values(), case.lengths.astype(np.uint32))))
         trial = Trial(open_device(self._device.info), problem, given)
         run = Run(trial, replace(plan, execute=plan.execute * QUEUED))
+
+        def call() -> Sequence[Any]:
+            run.execute()
+            return ()
 
         def outputs(_: Sequence[Any]) -> list[np.ndarray]:
             if run.timeouts:
@@ -126,7 +131,7 @@ class Library(Computes):
             return [found.view(self._dtype)[:np.prod(shape)].reshape(shape)
                     for found, shape in zip(trial.outputs().values(), case.output_shapes)]
 
-        return Runner(case, lambda: run.execute() or (), tuple, outputs, QUEUED)
+        return Runner(case, call, tuple, outputs, QUEUED)
 
     def _downloaded(self, case: Case) -> Callable[[Sequence[Any]], list[np.ndarray]]:
         return lambda outputs: [buffer.download(shape, self._dtype) for buffer, shape in zip(outputs, case.output_shapes)]

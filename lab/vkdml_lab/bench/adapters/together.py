@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import Any
 
+from vkdml_lab.bench.adapters import load
 from vkdml_lab.bench.cases import Case
 from vkdml_lab.bench.runner import Runner
 from vkdml_lab.processes import UnavailableError
@@ -19,7 +19,7 @@ class Library:
         self.description: dict[str, dict[str, str]] = {}
         for name, (adapter, settings) in libraries.items():
             try:
-                self._libraries[name] = import_module(f"vkdml_lab.bench.adapters.{adapter}").Library(**settings)
+                self._libraries[name] = load(adapter, settings)
                 self.description[name] = self._libraries[name].description
             except (ImportError, UnavailableError) as error:
                 self.description[name] = {"missing": str(error)}

@@ -33,7 +33,8 @@ class Library(Computes):
     """
 
     def __init__(self, device: str = "cpu", dtype: str = "float32", tf32: bool | None = None, name: str = "") -> None:
-        self._place = torch_gpu.CPU if device == "cpu" else torch_gpu.find(torch_gpu.KINDS if device == GPU else (device,), name)
+        kinds = torch_gpu.KINDS if device == GPU else (device,)
+        self._place = torch_gpu.CPU if device == "cpu" else torch_gpu.find(kinds, name)
         if tf32 is not None and not self._place.has_tf32:
             raise UnavailableError("TF32 is CUDA's alone")
         self._tf32 = torch.backends.cudnn.allow_tf32 if tf32 is None else tf32
@@ -110,7 +111,7 @@ class Library(Computes):
             return Runner(case, call, zeros, to_numpy(case), calls, self._set)
 
         def recorded(calls: int) -> Runner:
-            states, outputs = state_tensors(case, dtype, place.device), []
+            states, outputs = state_tensors(case, dtype, place.device), list[Any]()
 
             @torch.inference_mode()
             def work() -> None:
@@ -129,7 +130,7 @@ class Library(Computes):
         for calls, way in {1: "", **({} if case.streaming else {QUEUED: "queued"})}.items():
             ways[way or "device"] = partial(on_device, lambda *states: call_module(x_there, states), calls,
                                             partial(state_tensors, case, dtype, place.device))
-            if place.graph:
+            if place.graph and not case.ragged:  # rows of different lengths are packed by the host
                 ways[f"graph {way}".rstrip()] = partial(recorded, calls)
         return ways
 
