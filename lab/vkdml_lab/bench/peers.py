@@ -29,7 +29,7 @@ class Peer:
     arguments. environment: variables of the worker's process. install: how to install the library. tolerance: the largest
     difference from the reference that counts as correct. baseline: the vkdml worker that it is compared with. changes: to the
     attributes of each case. cells: those it can run. platform: what it runs on, if the pictures show it: all that do compute
-    the same in float32. grows: whether the growth pictures show it. parts: the peers that its process has, if several.
+    the same in float32. grows: whether time against T, B and H is measured. parts: the peers that its process has, if several.
     """
 
     name: str

@@ -85,14 +85,17 @@ class Comparison:
     def steps(self) -> Iterator[Step]:
         """All of them, what matters most first."""
         first, second = ([QUICK], []) if self._job.quick else (FIRST, SECOND)
-        for cases, libraries in ((first, ("together",)), (first, CPU), (second, ("together",)), ([*first, *second], OTHERS),
-                                 (second, CPU)):
-            of = ", ".join(libraries)
-            yield from (Step(f"{case.name} with {of}", partial(self._measure, case, libraries), of, 15,
-                             cases is first) for case in cases)
-            if libraries == CPU and cases is first:
-                yield Step("copies", self._copies, first=True)
+        yield from self._of(first, ("together",), True)
+        yield from self._of(first, CPU, True)
+        yield Step("copies", self._copies, first=True)
+        yield from self._of(second, ("together",), False)
+        yield from self._of(second, CPU, False)
+        yield from self._of(first, OTHERS, False)
         yield Step("lengths that vary", self._varying, seconds=20)
+
+    def _of(self, cases: Sequence[Case], libraries: Sequence[str], first: bool) -> Iterator[Step]:
+        of = ", ".join(libraries)
+        return (Step(f"{case.name} with {of}", partial(self._measure, case, libraries), of, 15, first) for case in cases)
 
     def _measure(self, case: Case, libraries: Sequence[str]) -> Iterator[Row]:
         processes = []

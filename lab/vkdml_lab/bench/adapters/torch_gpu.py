@@ -18,8 +18,8 @@ Work = Callable[[], object]
 
 @dataclass(frozen=True)
 class Place:
-    """Where torch computes. wait: until it has done all. graph: records a function's work and returns what runs it again; None:
-    this torch has no graphs there. has_tf32: whether the TF32 setting means something.
+    """A device of torch. wait: until it has done all. graph: records a function's work and returns what runs it again; None:
+    this torch has no graphs there. has_tf32: whether the setting of TF32 means something.
     """
 
     device: torch.device

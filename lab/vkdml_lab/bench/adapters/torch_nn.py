@@ -88,8 +88,8 @@ class Library(Computes):
         return {way: make() for way, make in self.ways(case).items() if way in WAYS}
 
     def ways(self, case: Case) -> dict[str, Callable[[], Runner]]:
-        """From numpy to numpy. On a GPU also with all tensors there: a call at a time, or ten that are queued; and both with a
-        graph of the call. Each has this library's setting of TF32, which is the process's.
+        """Each way to call a module: from numpy to numpy; on a GPU also with all tensors there, a call at a time or ten that
+        are queued, and both with a graph of the call. All have this library's setting of TF32, which is the process's.
         """
         place, dtype = self._place, self._dtype
         module = make_module(node_of(case)).to(place.device, dtype)
