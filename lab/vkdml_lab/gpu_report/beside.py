@@ -53,7 +53,7 @@ def compared(rows: Sequence[Row], library: str, way: str) -> dict[str, tuple[Siz
 
 def verdict(found: Mapping[str, tuple[Sizes, float]]) -> str:
     """Sizes from which on it is faster: all that were measured and are as large in T, B and H. Problems that are called another
-    way (streaming, with lengths that vary) are listed one by one.
+    way (streaming, with different lengths, in two directions) are listed one by one.
     """
     plain = {name: one for name, one in found.items() if name.count("-") == 1}
     wins = {sizes for sizes, _ in plain.values()

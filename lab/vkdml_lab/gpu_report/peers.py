@@ -11,7 +11,6 @@ from statistics import median
 import numpy as np
 
 import vkdml
-from vkdml_lab.bench import shapes
 from vkdml_lab.bench.cases import Case
 from vkdml_lab.bench.ceilings import timed
 from vkdml_lab.bench.measure import WRONG, Result, measure
@@ -35,10 +34,9 @@ SECOND = [
     replace(_WIDE, ragged=True), Case("gru", 50, 16, 512, 512, directions=2), Case("lstm", 100, 1, 256, 256),
     Case("lstm", 100, 1, 1024, 1024), replace(_WIDE, cell="lstm"), Case("lstm", 1, 1, 256, 256, streaming=True),
 ]
-SAMPLES, SENTENCES, COPIES = 11, 20, 25
-VARYING = "9 GRU(128)"
+SAMPLES, COPIES = 11, 25
 SIZES = (1_638_400, 6_553_600, 26_214_400)  # bytes of x and of y, with 16 and 64 rows
-QUICK, QUICK_SAMPLES, QUICK_SENTENCES, QUICK_SIZES = Case("gru", 4, 2, 16, 64), 2, 2, (65_536,)
+QUICK, QUICK_SAMPLES, QUICK_SIZES = Case("gru", 4, 2, 16, 64), 2, (65_536,)
 IN, UP, BACK, OUT, NEW = "host copy in", "upload", "readback", "host copy out", "allocation"
 
 NOTES = """Seconds of a call: medians and quartiles of `n` samples, each the mean of some 20 ms of calls. vkdml and PyTorch on
@@ -91,7 +89,6 @@ class Comparison:
         yield from self._of(second, ("together",), False)
         yield from self._of(second, CPU, False)
         yield from self._of(first, OTHERS, False)
-        yield Step("lengths that vary", self._varying, seconds=20)
 
     def _of(self, cases: Sequence[Case], libraries: Sequence[str], first: bool) -> Iterator[Step]:
         of = ", ".join(libraries)
@@ -125,18 +122,6 @@ class Comparison:
         gpu = open_device(select_device(None))
         for size in QUICK_SIZES if self._job.quick else SIZES:
             yield from copies(gpu, size, QUICK_SAMPLES if self._job.quick else COPIES)
-
-    def _varying(self) -> Iterator[Row]:
-        """Sentences of random lengths through a model, in this process."""
-        case, model = f"{VARYING}-lengths-that-vary", shapes.MODELS[VARYING]
-        sizes = {"T": None, "B": 1, "I": shapes.INPUTS, "H": model.hidden, "cell": model.cell.lower(), "type": "float32"}
-        try:
-            found = shapes.measure(model, QUICK_SENTENCES if self._job.quick else SENTENCES, vkdml.Device(), lambda: None)
-        except AssertionError as error:
-            yield filled(case, sizes, OURS, "host", [], f"{WRONG}{' '.join(str(error).split())}")
-            return
-        for library, taken in found.items():
-            yield filled(case, sizes, library, "host", [taken["p50 ms"] / 1e3])
 
 
 def copies(gpu: Gpu, size: int, samples: int) -> Iterator[Row]:
@@ -174,15 +159,11 @@ def spread(seconds: Sequence[float]) -> Row:
 
 
 def row(case: Case, peer: Peer, result: Result) -> Row:
-    sizes = {"T": case.steps, "B": case.batch, "I": case.inputs, "H": case.hidden, "cell": case.cell,
-             "type": peer.settings.get("dtype", "float32")}
-    return filled(case.name, sizes, peer.name, result.way.rpartition("/")[2], result.seconds, result.error)
-
-
-def filled(case: str, sizes: Row, library: str, way: str, seconds: Sequence[float], error: str = "") -> Row:
     """A row. Failures are vkdml's; what others do wrong, or end with them, is "not checked"."""
-    right = False if error.startswith(WRONG) else None if error else True
-    is_ours = library.startswith(OURS) and error != ENDED
+    way, error = result.way.rpartition("/")[2], result.error
+    is_ours = peer.name.startswith(OURS) and error != ENDED
     failure = {"failed" if is_ours else "not checked": f"{way}: {error}" if way else error} if error else {}
-    found = spread(seconds) if seconds else {"seconds": None}
-    return {"problem": case, **sizes, "library": library, "way": way, **found, "right": right, **failure}
+    return {"problem": case.name, "T": case.steps, "B": case.batch, "I": case.inputs, "H": case.hidden, "cell": case.cell,
+            "type": peer.settings.get("dtype", "float32"), "library": peer.name, "way": way,
+            **(spread(result.seconds) if result.seconds else {"seconds": None}),
+            "right": False if error.startswith(WRONG) else None if error else True, **failure}
