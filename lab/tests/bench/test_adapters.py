@@ -57,13 +57,13 @@ def test_ways_of_torch(case, tf32, monkeypatch):
 
 
 def test_a_sample_counts_calls():
-    """Also where a run makes several."""
-    ran = []
+    """Also where a run makes several. What is set before a sample is set once."""
+    did = []
     worker = LibraryWorker()
-    worker._runners = {"queued": lambda: Runner(KINDS[0], lambda: ran.append(1) or (), tuple, list, calls=10)}
+    worker._runners = {"queued": lambda: Runner(KINDS[0], lambda: did.append("run") or (), tuple, list, 10, lambda: did.append("set"))}
     worker.sample("queued", 30)
     worker.sample("queued", 3)
-    assert len(ran) == 3 + 1
+    assert did == ["set", "run", "run", "run", "set", "run"]
 
 
 @pytest.mark.device
