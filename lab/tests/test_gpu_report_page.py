@@ -83,7 +83,7 @@ def test_from_which_size_on(sizes, says):
     (said, *others) = beside.sentences(both(*sizes))
     assert said == f"**Beside onnxruntime on this machine's CPU**, from numpy to numpy: {says}."
     assert others == ["**Beside onnxruntime's WebGPU provider**: not checked (not begun).",
-                      "**Beside PyTorch on this GPU**: not checked (not begun).", "**Reading results back**: not checked."]
+                      "**Beside PyTorch on this GPU**: not checked (not begun).", "**Copies**: not checked."]
 
 
 def test_wrong_results_win_nothing():
@@ -99,13 +99,26 @@ def test_streaming_is_told_apart():
     assert beside.sentences(rows)[0].endswith("on, 2 times as fast; times as fast otherwise: gru-1x1x256x256-streaming 0.5.")
 
 
-def test_what_is_missing_and_how_results_come_back():
+def test_what_is_missing_and_how_fast_copies_are():
     rows = [{"library": "torch-gpu", "not checked": "missing (no GPU); to get it: install it"},
-            peer("vkdml", 50, 64, 512, 0.1, way="readback"), peer("vkdml", 50, 64, 512, 1e-3, way="device")]
+            *({"table": "Copies", "bytes": size, "copy": copy, "seconds": 1.0, "GB/s": rate} for size, copy, rate in (
+                (9, "upload", 12.0), (9, "host copy out", 0.066), (4, "upload", 99.0))),
+            {"table": "Copies", "bytes": 9, "copy": "allocation", "seconds": -1e-6}]
     *_, torch, read = beside.sentences(rows)
     assert torch == "**Beside PyTorch on this GPU**: not checked (missing)."
-    assert read == ("**Reading results back**: 0.066 GB/s, as if its memory were not cached; those of gru-50x64x512x512 take 100 ms, "
-                    "beside 1 ms for computing them.")
+    assert read == "**Copies**, GB/s: upload 12, host copy out 0.066, as if its memory were not cached."
+
+
+def test_types_settings_and_graphs_are_told_apart():
+    """vkdml's calls of the same type; a graph's time beside that of vkdml's executions."""
+    rows = [peer(*named, 100, 1, 256, seconds, way, type=element) for *named, element, way, seconds in (
+        ("vkdml", "float32", "device", 1.0), ("vkdml-float16", "float16", "device", 2.0), ("torch-gpu", "float32", "device", 3.0),
+        ("torch-gpu-without-tf32", "float32", "device", 5.0), ("torch-gpu-float16", "float16", "device", 1.0),
+        ("torch-gpu", "float32", "graph", 0.5))]
+    assert [line.partition("gpu, ")[2] or line for line in beside.sentences(rows) if "GPU" in line.upper() and "times" in line]
+    times = {(library, way): beside.compared(rows, library, way)["gru-100x1x256x256"][1] for library, way in (
+        ("torch-gpu", "device"), ("torch-gpu-without-tf32", "device"), ("torch-gpu-float16", "device"), ("torch-gpu", "graph"))}
+    assert list(times.values()) == [3.0, 5.0, 0.5, 0.5]
 
 
 # The grid-sync test and the model

@@ -1,65 +1,93 @@
 """The part of the report that times other libraries: its steps and its rows."""
 
+from dataclasses import replace
+
 import pytest
 
 from lab.tests.bench.support import TINY, misbehaving
 from vkdml_lab.bench.cases import Case
 from vkdml_lab.bench.measure import WRONG, Result
-from vkdml_lab.bench.peers import OURS, Peer, peers
+from vkdml_lab.bench.peers import OURS, Peer
 from vkdml_lab.gpu_report import peers as part
 from vkdml_lab.gpu_report.steps import Job
-from vkdml_lab.internals import select_device
 
-COLUMNS = ["problem", "T", "B", "I", "H", "cell", "type", "library", "way", "seconds", "right"]
+COLUMNS = ["problem", "T", "B", "I", "H", "cell", "type", "library", "way"]
+WAYS = ["host", "module", "session", "device", "queued", "kernels"]
 
 
 @pytest.fixture
 def comparison(tmp_path, monkeypatch):
-    """vkdml with libraries that misbehave, in one step."""
-    made = part.Comparison(Job(tmp_path, True))
-    made._peers |= {name: misbehaving(name) for name in ("wrong", "crash", "unavailable")}
+    """Quick steps of a tiny case. Where torch sees no GPU, its CPU stands for it."""
     monkeypatch.setattr(part, "QUICK", TINY)
-    monkeypatch.setattr(part, "CPU", "wrong")
-    monkeypatch.setattr(part, "ON_GPU", ("crash", "unavailable"))
+    monkeypatch.setattr(part, "OTHERS", ("crash",))
+    made = part.Comparison(Job(tmp_path, True))
+    on_cpu = {"torch-gpu": {"device": "cpu"}, "torch-gpu-float16": {"device": "cpu", "dtype": "float16"}}
+    parts = [replace(one, settings=on_cpu.get(one.name, one.settings)) for one in made._peers["together"].parts]
+    made._peers |= {"together": Peer.together(parts), "crash": misbehaving("crash")}
     yield made
     made.close()
 
 
-@pytest.mark.device
-def test_the_rows_of_a_step(comparison):
-    """What is wrong has no time, what is missing is reported, and neither is vkdml's failure."""
-    step, _ = comparison.steps()
-    rows = list(step.run())
-    libraries = [row for row in rows if row.get("table") == "Libraries"]
-    assert [row["library"] for row in libraries] == [OURS, "wrong", "crash", "unavailable"]
-    assert libraries[-1]["not checked"] == "missing (no such device); to get it: make bench-peers"
-    times = [row for row in rows if row not in libraries]
-    assert all(list(row)[:len(COLUMNS)] == COLUMNS for row in times)
-    assert [(row["library"], row["way"], row["right"], row["seconds"] is not None) for row in times] == [
-        (OURS, "host", True, True), (OURS, "device", True, True), (OURS, "readback", True, True), ("wrong", "host", False, False),
-        ("crash", "", None, False)]
-    assert times[0] | {"seconds": 0} == dict(zip(COLUMNS, [TINY.name, 3, 2, 4, 8, "gru", "float32", OURS, "host", 0, True]))
-    assert "not checked" in times[3]
-    assert "not checked" in times[4]
-    assert not any("failed" in row for row in rows)
+def rows(comparison, *names):
+    return [row for step in comparison.steps() if any(name in step.name for name in names) for row in step.run()]
 
 
 @pytest.mark.device
-def test_lengths_that_vary(comparison, monkeypatch):
-    monkeypatch.setitem(part.shapes.MODELS, part.VARYING, part.shapes.Model("GRU", 3, 1, 8, part.shapes._sentences))
-    _, step = comparison.steps()
-    assert [(row["library"], row["seconds"] > 0, row["T"], row["right"]) for row in step.run()] == [
-        (OURS, True, None, True), ("onnxruntime-cpu", True, None, True)]
+def test_every_way_in_turns(comparison):
+    """A library that is missing is reported, and is not vkdml's failure."""
+    pytest.importorskip("torch")
+    found = rows(comparison, "together", "onnxruntime-cpu")
+    libraries = {row["library"]: row for row in found if row.get("table") == "Libraries"}
+    assert list(libraries) == [*part.TOGETHER, *part.CPU]
+    assert libraries["torch-gpu-without-tf32"]["not checked"].startswith("missing (this torch, 2")
+    times = [row for row in found if "way" in row]
+    assert [(row["library"], row["way"]) for row in times] == [
+        *((library, way) for library in (OURS, f"{OURS}-float16") for way in WAYS),
+        ("torch-gpu", "host"), ("torch-gpu-float16", "host"), ("onnxruntime-cpu", "host")]
+    for row in times:
+        assert list(row)[:len(COLUMNS)] == COLUMNS
+        assert row["right"]
+        assert 0 < row["lower quartile"] <= row["seconds"] <= row["upper quartile"]
+        assert row["n"] == part.QUICK_SAMPLES
+        assert row["type"] == ("float16" if "float16" in row["library"] else "float32")
+    assert not any("failed" in row for row in found)
+
+
+@pytest.mark.device
+def test_what_others_break_is_not_our_failure(comparison):
+    """What is wrong has no time; a crash takes the others in its process with it."""
+    ours = [one for one in comparison._peers["together"].parts if one.name == OURS]
+    comparison._peers["together"] = Peer.together([*ours, misbehaving("wrong"), misbehaving("unavailable"), misbehaving("crash")])
+    found = [row for row in rows(comparison, "together", "with crash") if "way" in row]
+    assert [(row["library"], row["way"], row["right"], row["seconds"]) for row in found] == [
+        *((OURS, way, None, None) for way in WAYS), ("wrong", "host", False, None), ("crash", "host", None, None),
+        ("crash", "", None, None)]
+    assert all("ended by what was asked before" in row["not checked"] for row in found[:len(WAYS)])
+    assert "crashed: SIGABRT" in found[-2]["not checked"]
+    assert not any("failed" in row for row in found)
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("host_memory", [True, False])
+def test_copies_in_five_parts(device, monkeypatch, host_memory):
+    if host_memory and not device.gpu.host_memory:
+        pytest.skip("the device's memory is not the host's")
+    monkeypatch.setattr(device.gpu, "host_memory", host_memory)
+    found = list(part.copies(device.gpu, 4096, 3))
+    assert [row["copy"] for row in found] == [part.IN, part.UP, part.BACK, part.OUT, part.NEW]
+    assert ["not checked" in row for row in found] == [False, host_memory, host_memory, False, False]
+    assert all(row["right"] and row["n"] == 3 for row in found if "seconds" in row)
+    monkeypatch.setattr(part.Commands, "readback", lambda *_: None)
+    if not host_memory:
+        assert {row["failed"] for row in part.copies(device.gpu, 4096, 1)} == {"what came back is not what was sent"}
 
 
 @pytest.mark.device
 def test_the_steps(tmp_path):
-    """What matters most comes first; each has a name of its own, and each library is known."""
+    """What matters most comes first; each has a name of its own."""
     steps = part.steps(Job(tmp_path))
-    assert [step.first for step in steps] == [True] * 10 + [False] * (len(steps) - 10)
+    assert [step.first for step in steps] == [True] * 11 + [False] * (len(steps) - 11)
     assert len({step.name for step in steps}) == len(steps)
-    known = {peer.name for peer in peers(select_device(None), [])}
-    assert {OURS, part.CPU, *part.ON_GPU, *part.OTHER_TYPES, *part.OTHERS_ON_CPU} <= known
 
 
 @pytest.mark.parametrize(("library", "key"), [("torch-gpu", "not checked"), (f"{OURS}-float16", "failed")])

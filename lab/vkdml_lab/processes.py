@@ -20,6 +20,7 @@ from typing import Any
 
 _OUTPUT_LINES = 100
 _PR_SET_PDEATHSIG = 1
+ENDED = "ended by what was asked before"
 _ENDING_SECONDS = 10.0  # a killed process may take so long; one that waits for a driver may never end
 _LAST_WORDS_SECONDS = 5.0  # a process may take so long to end once it has closed its pipe
 
@@ -142,7 +143,7 @@ class Worker:
     def ask(self, command: str, *arguments: Any) -> Any:
         """The answer to a command. Raises WorkerError; after a crash or where it hangs, the process is gone."""
         if self._child is None:
-            raise WorkerError("ended by what was asked before")
+            raise WorkerError(ENDED)
         self._signal(signal.SIGCONT)
         try:
             self._connection.send((command, arguments))

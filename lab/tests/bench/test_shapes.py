@@ -1,11 +1,11 @@
-"""The benchmarks of random shapes and of streams run, and count what they say they count."""
+"""The benchmark of random shapes runs, and counts what it says it counts."""
 
 import json
 
 import numpy as np
 import pytest
 
-from vkdml_lab.bench import shapes, streaming
+from vkdml_lab.bench import shapes
 
 pytestmark = pytest.mark.device
 
@@ -29,18 +29,3 @@ def test_shapes_are_the_same_each_time_and_in_bounds(name):
     first, second = (shapes.MODELS[name].shapes(np.random.default_rng(1), 200) for _ in range(2))
     assert first == second
     assert all(1 <= t <= shapes.LONGEST and 1 <= b <= shapes.LARGEST_BATCH for t, b in first)
-
-
-def test_streaming(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(streaming, "PACKED_HIDDEN", (8,))
-    streaming.main(["--steps", "7", "--hidden", "8", "--packings", "2", "--json", str(tmp_path / "numbers.json")])
-    numbers = json.loads((tmp_path / "numbers.json").read_text())
-    assert [row["way"] for row in numbers["steps"]] == ["layer.stream", "descriptors", "session.stream", "onnxruntime-cpu"]
-    assert [row["GRU, H = I"] for row in numbers["packing"]] == [8]
-    assert "p99.9, us" in capsys.readouterr().out
-
-
-def test_ways_that_disagree_are_no_measurement():
-    ways = {"wrong": lambda x: x + 1, "onnxruntime-cpu": lambda x: x}
-    with pytest.raises(AssertionError, match="wrong"):
-        streaming.measure_steps(ways, np.zeros((2, 1, 4), np.float32))

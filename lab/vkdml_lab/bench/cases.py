@@ -9,6 +9,7 @@ import numpy as np
 
 GATES = {"gru": 3, "lstm": 4}
 STATES = {"gru": 1, "lstm": 2}  # h; h and c
+QUEUED = 10  # calls, where some are queued
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from statistics import median
@@ -17,7 +18,7 @@ from vkdml_lab.bench.worker import SAMPLE_SECONDS, TOO_SLOW_SECONDS
 from vkdml_lab.processes import WorkerError
 
 BUDGET_SECONDS = 10.0  # limit for all samples of a worker; slow ones take fewer
-WAYS = ("host", "device")  # numpy to numpy, and execution alone; the third is readback
+WAYS = ("host", "device")  # of the benchmark: numpy to numpy, and execution alone
 WRONG = "wrong: "  # how the error of a result begins that is not the reference's
 CHECKED_ROWS = 8  # rows of the batch that are compared with the reference, which is slow
 
@@ -60,14 +61,17 @@ class Result:
         return median(ours / theirs for ours, theirs in zip(self.seconds, baseline.seconds))
 
 
-def measure(case: Case, processes: Sequence[Process], samples: int, progress: Progress = lambda _: None,
-            ways: Collection[str] = WAYS) -> list[Result]:
-    """Measure a case on all workers that have its cell."""
+def measure(case: Case, processes: Sequence[Process], samples: int, progress: Progress = lambda _: None, busy: bool = False
+            ) -> list[Result]:
+    """Measure a case on all workers that have its cell. busy: keep a GPU busy for half a second before the samples."""
     pairs = []
     for process in processes:
         if case.cell in process.peer.cells:
             progress(f"{process.peer.name} warms up")
-            pairs += [(process, result) for result in _warm_up(process, case, samples, ways)]
+            pairs += [(process, result) for result in _warm_up(process, case, samples)]
+    for process, result in [pair for pair in pairs if busy and not pair[1].error][:1]:  # after compiling and checking, its rest
+        with suppress(WorkerError):  # the samples show it
+            process.ask("busy", result.way)
     for number in range(samples):
         progress(f"round {number + 1}")
         for process, result in pairs:
@@ -79,26 +83,34 @@ def measure(case: Case, processes: Sequence[Process], samples: int, progress: Pr
     return [result for _, result in pairs]
 
 
-def _warm_up(process: Process, case: Case, samples: int, ways: Collection[str]) -> list[Result]:
-    """Compiles and checks. Returns a result without samples for each way to call the worker, or one with an error."""
-    name = process.peer.name
+def _warm_up(process: Process, case: Case, samples: int) -> list[Result]:
+    """Compiles and checks. Returns a result without samples for each way to call the worker, some with an error."""
     changed = process.peer.case(case)
-    results = []
+    results = [Result(case.name, process.peer.name)]
     try:
         process.open()
-        for way in [way for way in process.ask("prepare", changed) if way in ways]:
-            warm = process.ask("warm_up", way)
-            result = Result(case.name, name, way, case.flops, *plan(case, warm["call"], samples), first_call=warm["first"])
-            result.difference = difference(changed, warm["outputs"])
-            if not result.difference <= process.peer.tolerance:  # so that NaN is wrong, too
-                result.error = f"{WRONG}{result.difference:.1e} from the reference"
-            results.append(result)
-            if warm["first"] > TOO_SLOW_SECONDS:  # the other ways would not be faster
-                result.seconds, result.planned = [warm["first"]], 0
-                break
+        results = [Result(case.name, process.peer.name, way, case.flops) for way in process.ask("prepare", changed)]
     except WorkerError as error:
-        return [Result(case.name, name, error=str(error))]
-    return results
+        results[0].error = str(error)
+        return results
+    slow: set[str] = set()
+    for result in results:
+        part = process.peer.part(result.way)
+        if part.name in slow:
+            continue
+        try:
+            warm = process.ask("warm_up", result.way)
+        except WorkerError as error:
+            result.error = str(error)
+            continue
+        (result.calls, result.planned), result.first_call = plan(case, warm["call"], samples), warm["first"]
+        result.difference = difference(changed, warm["outputs"])
+        if not result.difference <= part.tolerance:  # so that NaN is wrong, too
+            result.error = f"{WRONG}{result.difference:.1e} from the reference"
+        if warm["first"] > TOO_SLOW_SECONDS:  # its other ways would not be faster
+            result.seconds, result.planned = [warm["first"]], 0
+            slow.add(part.name)
+    return [result for result in results if result.error or result.calls]
 
 
 def plan(case: Case, call_seconds: float, samples: int) -> tuple[int, int]:

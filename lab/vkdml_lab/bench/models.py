@@ -12,10 +12,11 @@ STATE_INPUTS = ("initial_h", "initial_c")
 OUTPUTS = ("Y", "Y_h", "Y_c")
 
 
-def node_of(case: Case) -> Node:
+def node_of(case: Case, dtype: str = "float32") -> Node:
     """Its initial states are 0, where it has any: the library gets others call by call."""
     lengths = {"sequence_lens": case.lengths.astype(np.int32)} if case.ragged else {}
-    return Node(case.cell.upper(), case.attributes, {**case.arrays(), **lengths, **dict(zip(STATE_INPUTS, zero_arrays(case)))})
+    arrays = {name: array.astype(dtype) for name, array in case.arrays().items()}
+    return Node(case.cell.upper(), case.attributes, {**arrays, **lengths, **dict(zip(STATE_INPUTS, zero_arrays(case, dtype)))})
 
 
 def make_model(case: Case) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,7 +29,7 @@ class Peer:
     arguments. environment: variables of the worker's process. install: how to install the library. tolerance: the largest
     difference from the reference that counts as correct. baseline: the vkdml worker that it is compared with. changes: to the
     attributes of each case. cells: those it can run. platform: what it runs on, if the pictures show it: all that do compute
-    the same in float32. grows: whether the growth pictures show it.
+    the same in float32. grows: whether time against T, B and H is measured. parts: the peers that its process has, if several.
     """
 
     name: str
@@ -43,6 +43,17 @@ class Peer:
     cells: tuple[str, ...] = ("gru", "lstm")
     platform: str = ""
     grows: bool = False
+    parts: tuple[Peer, ...] = ()
+
+    @staticmethod
+    def together(parts: Sequence[Peer]) -> Peer:
+        """The peers in one process, on one GPU."""
+        libraries = {part.name: (part.adapter, part.settings) for part in parts}
+        return Peer("together", "together", {"libraries": libraries}, parts=tuple(parts))
+
+    def part(self, way: str) -> Peer:
+        """The peer whose way it is."""
+        return next((part for part in self.parts if way.startswith(f"{part.name}/")), self)
 
     def case(self, case: Case) -> Case:
         return replace(case, **self.changes)
@@ -89,8 +100,8 @@ def peers(default: DeviceInfo, others: list[DeviceInfo]) -> list[Peer]:
         Peer("openvino-cpu", openvino, install=add_openvino, platform=CPU, grows=True),
         Peer("openvino-gpu", openvino, {"device": "GPU", "name": default.name}, install=add_openvino, platform=GPU, grows=True),
         Peer("torch-cpu", torch, install="pip install torch", platform=CPU, grows=True),
-        Peer("torch-gpu", torch, on_gpu, install=add_gpu, platform=GPU, grows=True),
-        Peer("torch-gpu-tf32", torch, on_gpu | {"tf32": True}, install=add_gpu, tolerance=HALF),
+        Peer("torch-gpu", torch, on_gpu, install=add_gpu, tolerance=HALF, platform=GPU, grows=True),
+        Peer("torch-gpu-without-tf32", torch, on_gpu | {"tf32": False}, install=add_gpu),
         Peer("torch-gpu-float16", torch, on_gpu | {"dtype": "float16"}, install=add_gpu, tolerance=HALF),
     ]
 

@@ -1,4 +1,4 @@
-"""The pictures of a report: throughput beside other libraries, time against the size of each dimension, and a roofline.
+"""The pictures of a report: throughput beside other libraries.
 
     python -m bench.pictures FOLDER    # draws those of FOLDER/results.json again
 """
@@ -9,43 +9,33 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib
-import numpy as np
 
 matplotlib.use("agg")  # writes files only, so that no screen is needed
 from matplotlib import pyplot as plt
 
-from vkdml_lab.bench.cases import CASES, GROWTH, Case
+from vkdml_lab.bench.cases import CASES, Case
 from vkdml_lab.bench.peers import CPU, GPU, OURS, VULKAN
 from vkdml_lab.bench.report import Report, Row
 
 TYPE = "float32"  # the type of all workers that have a platform
-FIXED = {"T": "B = 1, I = H = 128", "B": "T = 50, I = H = 128", "H": "T = 50, B = 1, I = H"}
-SIZES = {"T": "steps", "B": "batch", "H": "hidden"}
 THROUGHPUT = ("gru-100x1x256x256", "gru-50x32x256x256", "gru-50x64x512x512", "lstm-50x32x256x256")
 COLORS = {OURS: "#0b5fa5", VULKAN: "#6aaed6", CPU: "#9a9a9a", GPU: "#5a9e3d"}
 COLUMNS = {VULKAN: "With Vulkan", CPU: "Beside libraries for the CPU", GPU: "Beside others on the GPU"}
 SUFFIXES = {VULKAN: "", CPU: "-cpu", GPU: "-gpu"}  # of its picture
-CELLS = {"gru": "#0b5fa5", "lstm": "#c4561b"}
 DPI = 120
 
 
 def draw(report: Report, folder: Path) -> None:
     """Draw the pictures that there are results for; none without vkdml's own."""
-    if not any(row["worker"] == OURS and "ms" in row for row in report.results):
-        return
-    cases = {case.name: case for case in [*CASES, *(case for growing in GROWTH.values() for case in growing)]}
-    shown = [name for name in THROUGHPUT if any(row["case"] == name and "ms" in row for row in report.results)]
+    shown = [case for case in CASES if case.name in THROUGHPUT and any(
+        (row["case"], row["worker"]) == (case.name, OURS) and "ms" in row for row in report.results)]
     if shown:
-        draw_throughput(report, [cases[name] for name in shown], folder)
-    for dimension, rows in report.growth.items():
-        draw_growth(report, dimension, rows, cases, folder / f"growth-{dimension}.png")
-    if "gflops" in report.ceilings:
-        draw_roofline(report, cases, folder / "roofline.png")
+        draw_throughput(report, shown, folder)
 
 
 def draw_throughput(report: Report, cases: Sequence[Case], folder: Path) -> None:
@@ -75,77 +65,6 @@ def draw_bars(axes: Any, names: Sequence[str], values: Sequence[float | None], c
     axes.margins(x=0.15)
     axes.tick_params(axis="x", labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def draw_growth(report: Report, dimension: str, rows: Sequence[Row], cases: Mapping[str, Case], path: Path) -> None:
-    """A line for each worker."""
-    figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
-    names = shown_names(report.workers)
-    styles = {CPU: "--", VULKAN: "-", GPU: ":"}
-    for worker in ordered(report.workers):
-        points = [(getattr(cases[row["case"]], SIZES[dimension]), row["ms"]) for row in rows
-                  if (row["worker"], row["way"]) == (worker["name"], "host") and "ms" in row]
-        if points:
-            axes.loglog(*zip(*points), marker="o", markersize=4, linestyle=styles[worker["platform"]],
-                        label=names[worker["name"]], linewidth=2.5 if worker["name"] == OURS else 1.3)
-    axes.set(xlabel=f"{dimension} ({SIZES[dimension]})", ylabel="ms a call, from numpy to numpy")
-    axes.set_title(f"GRU, {TYPE}, {FIXED[dimension]}: lower is better\n{device(report)}", fontsize=11)
-    axes.grid(True, which="major", alpha=0.3)
-    axes.legend(title="solid: with Vulkan", fontsize=9)
-    save(figure, path)
-
-
-def draw_roofline(report: Report, cases: Mapping[str, Case], path: Path) -> None:
-    """Rates on the device against the operations per byte of recurrent weights, if these are read once a step."""
-    figure, axes = plt.subplots(figsize=(10, 6), layout="constrained")
-    peak, reads = report.ceilings["gflops"], report.ceilings["read_gb_s"].values()
-    intensities = np.geomspace(0.5, 1024, 400)
-    low, high = (np.minimum(peak, rate * intensities) for rate in (min(reads), max(reads)))
-    axes.fill_between(intensities, low, high, color="#999999", linewidth=1.5,
-                      label=f"ceilings: {peak:.0f} GFLOP/s; reads of weights at {min(reads):.1f} to {max(reads):.1f} GB/s")
-    points = [(cases[row["case"]].flops / weight_bytes(cases[row["case"]]), row["gflops"], cases[row["case"]])
-              for row in report.results if (row["worker"], row["way"]) == (OURS, "device") and "ms" in row]
-    for cell, color in CELLS.items():
-        of_cell = [(x, y) for x, y, case in points if case.cell == cell]
-        if of_cell:
-            axes.loglog(*zip(*of_cell), "o", color=color, label=cell.upper())
-    least, most = min(y for _, y, _ in points) / 2, peak * 2
-    for place, (x, y, case) in label_places(points, np.log(most / least) / 28):
-        axes.annotate(label(case), (x, y), place, fontsize=8, color=CELLS[case.cell], va="center",
-                      bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
-                      arrowprops={"arrowstyle": "-", "color": "#aaaaaa", "linewidth": 0.7, "shrinkB": 3})
-    axes.set(xlabel="operations per byte of recurrent weights, if these are read once a step", ylabel="GFLOP/s on the device",
-             xlim=(0.5, 512), ylim=(least, most))
-    axes.set_title(f"{OURS}, {TYPE}, and the ceilings of the device. Labels: T, B, I, H\n{device(report)}", fontsize=11)
-    axes.grid(True, which="major", alpha=0.3)
-    axes.legend(loc="lower right", fontsize=9)
-    save(figure, path)
-
-
-Point = tuple[float, float, Case]
-
-
-def label_places(points: Sequence[Point], gap: float) -> list[tuple[tuple[float, float], Point]]:
-    """Places of the points' labels: a column to the right of them, no two nearer than a gap (of logarithms)."""
-    columns: list[list[Point]] = []
-    for point in sorted(points, key=lambda point: point[0]):
-        if columns and point[0] < 8 * columns[-1][0][0]:
-            columns[-1].append(point)
-        else:
-            columns.append([point])
-    placed = []
-    for column in columns:
-        column.sort(key=lambda point: point[1])
-        heights = np.log([y for _, y, _ in column])
-        for _ in range(200):  # neighbours that are too near move apart by turns
-            for lower in range(len(heights) - 1):
-                overlap = gap - (heights[lower + 1] - heights[lower])
-                if overlap > 0:
-                    heights[lower] -= overlap / 2
-                    heights[lower + 1] += overlap / 2
-        right = 1.8 * max(x for x, _, _ in column)
-        placed += [((right, float(np.exp(height))), point) for height, point in zip(heights, column)]
-    return placed
 
 
 def ordered(workers: Sequence[Row]) -> list[Row]:
@@ -182,15 +101,6 @@ def device(report: Report) -> str:
 
 def sizes(case: Case) -> str:
     return f"T = {case.steps}, B = {case.batch}, I = {case.inputs}, H = {case.hidden}"
-
-
-def label(case: Case) -> str:
-    """Sizes of a case, and what else is in its name."""
-    return " ".join([f"{case.steps},{case.batch},{case.inputs},{case.hidden}", *case.name.split("-")[2:]])
-
-
-def weight_bytes(case: Case) -> int:
-    return case.steps * case.recurrent_weights * 4
 
 
 def save(figure: Any, path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from vkdml import DeviceInfo
 from vkdml_lab.bench.peers import OURS
-from vkdml_lab.gpu_report.beside import readback
+from vkdml_lab.gpu_report.beside import copied
 from vkdml_lab.gpu_report.fit import Fit, fit
 from vkdml_lab.reports import document, parsed, table
 
@@ -53,12 +53,12 @@ class Report:
                    if row.get("right") is not None and row.get("library", OURS).startswith(OURS)]
         return {"GPU": self.info.name, "driver": f"{self.info.driver} {self.info.driver_version}", "report": self.place.name,
                 "right": f"{sum(checked)} of {len(checked)}", **self._times(),
-                **({"readback GB/s": found.rate} if (found := readback(self.rows)) else {})}
+                **{f"{copy} GB/s": rate for copy, rate in copied(self.rows).items()}}
 
     def _times(self) -> Row:
         """vkdml's, and the others' over it, of the problems that any other library has run."""
         taken = {(row["problem"], row["library"], row["way"]): row["seconds"] for row in self.rows
-                 if row.get("part") == "peers" and row.get("seconds")}
+                 if row.get("part") == "peers" and row.get("library") and row.get("seconds")}
         found: Row = {}
         for problem in dict.fromkeys(problem for problem, library, _ in taken if library != OURS):
             if seconds := taken.get((problem, OURS, "device")):

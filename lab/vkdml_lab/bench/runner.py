@@ -27,10 +27,13 @@ class Runner:
     call: takes the initial states, if the case has any. Returns y and the last states, as the library's own objects.
     zeros: makes the states before the first call, as the library's own objects.
     to_numpy: converts the outputs to numpy arrays in ONNX's shapes; not timed.
+    calls: of the layer, that one call makes. before: called before each sample, and not timed.
     """
 
     def __init__(self, case: Case, call: Callable[..., Sequence[Any]], zeros: Callable[[], Sequence[Any]],
-                 to_numpy: Callable[[Sequence[Any]], list[np.ndarray]]) -> None:
+                 to_numpy: Callable[[Sequence[Any]], list[np.ndarray]], calls: int = 1,
+                 before: Callable[[], object] = lambda: None) -> None:
+        self.calls, self.before = calls, before
         self._call = call
         self._zeros = zeros
         self._to_numpy = to_numpy

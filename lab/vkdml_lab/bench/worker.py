@@ -5,17 +5,17 @@ It imports one adapter.
 
 from __future__ import annotations
 
-import importlib
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from vkdml_lab.bench.adapters import load
 from vkdml_lab.bench.cases import Case
 from vkdml_lab.bench.nodes import Node
-from vkdml_lab.bench.runner import Runner, UnsupportedError, settle
+from vkdml_lab.bench.runner import Runner, UnsupportedError, settle, warm_up
 from vkdml_lab.processes import serve
 
 SAMPLE_SECONDS = 0.02  # a sample has as many calls as take this long
@@ -27,15 +27,14 @@ class LibraryWorker:
 
     def open(self, adapter: str, settings: Mapping[str, Any]) -> dict[str, str]:
         """Import the library. Returns its version and device."""
-        module = adapter if "." in adapter else f"vkdml_lab.bench.adapters.{adapter}"
-        self._library = importlib.import_module(module).Library(**settings)
+        self._library = load(adapter, settings)
         description: dict[str, str] = self._library.description
         return description
 
     def prepare(self, case: Case) -> list[str]:
-        """Build the layer of a case. Returns the names of the ways to call it."""
+        """Build the layer of a case. Returns the names of the ways to call it; some are built when they are warmed up."""
         self._case = case
-        self._runners: dict[str, Runner] = self._library.prepare(case)
+        self._runners: dict[str, Runner | Callable[[], Runner]] = self._library.prepare(case)
         return list(self._runners)
 
     def compute(self, node: Node) -> dict[str, np.ndarray] | str:
@@ -52,7 +51,7 @@ class LibraryWorker:
 
     def warm_up(self, way: str) -> dict[str, Any]:
         """Seconds of the first call and of a later one, and the outputs of the last of the checked calls."""
-        runner = self._runners[way]
+        runner = self._runner(way)
         runner.reset()
         first = self.sample(way, 1)
         for _ in range(self._case.checked_calls - 1):
@@ -65,7 +64,7 @@ class LibraryWorker:
 
     def _lengthen(self, way: str) -> float:
         """Seconds of a call after the library has settled, as the mean of a sample."""
-        settle(self._runners[way].run)
+        settle(self._runner(way).run)
         calls = 1
         while (seconds := self.sample(way, calls)) * calls < SAMPLE_SECONDS:
             calls *= 2
@@ -76,13 +75,25 @@ class LibraryWorker:
         measured: dict[str, Any] = self._library.measure(*arguments)
         return measured
 
+    def busy(self, way: str) -> None:
+        """Call for half a second, so that a GPU's clocks have risen."""
+        warm_up(self._runner(way).run)
+
     def sample(self, way: str, calls: int) -> float:
-        """The mean seconds of some calls."""
-        run = self._runners[way].run
+        """The mean seconds of a call, of about so many."""
+        runner = self._runner(way)
+        runs = max(1, calls // runner.calls)
+        runner.before()
         started = time.perf_counter()
-        for _ in range(calls):
-            run()
-        return (time.perf_counter() - started) / calls
+        for _ in range(runs):
+            runner.run()
+        return (time.perf_counter() - started) / (runs * runner.calls)
+
+    def _runner(self, way: str) -> Runner:
+        made = self._runners[way]
+        if not isinstance(made, Runner):
+            made = self._runners[way] = made()
+        return made
 
 
 if __name__ == "__main__":

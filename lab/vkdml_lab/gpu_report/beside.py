@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from vkdml_lab.gpu_report.steps import Row
 
 OURS = "vkdml"
-WAYS = {"host": "from numpy to numpy", "device": "on the device alone"}
+# By another library's way: vkdml's, and what that is called
+WAYS = {"host": ("host", "from numpy to numpy"), "device": ("device", "tensors on the device"),
+        "queued": ("queued", "ten calls queued"), "graph": ("device", "its graph beside vkdml's executions"),
+        "graph queued": ("queued", "ten calls of its graph queued")}
 # Questions that the page answers in any case, each by libraries whose names begin so
 ASKED = {"onnxruntime on this machine's CPU": "onnxruntime-cpu", "onnxruntime's WebGPU provider": "onnxruntime-webgpu",
          "PyTorch on this GPU": "torch-gpu"}
 CACHED_GB_S = 1.0  # memory that is not cached is read at some 0.2, over the bus at 0.05
-BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}  # of an element
-LARGE = 2**20  # bytes; reading fewer says how long a call takes
 
 Sizes = tuple[int, int, int]  # T, B, H
 
@@ -25,7 +25,7 @@ def sentences(rows: Sequence[Row]) -> list[str]:
     found = [sentence for question, name in ASKED.items()
              for sentence in answer(question, [library for library in libraries if library.startswith(name)], rows)]
     others = [library for library in libraries if not library.startswith(tuple(ASKED.values()))]
-    return [*found, *(sentence for library in others for sentence in answer(library, [library], rows)), *reading(rows)]
+    return [*found, *(sentence for library in others for sentence in answer(library, [library], rows)), *copying(rows)]
 
 
 def answer(question: str, libraries: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
@@ -38,25 +38,22 @@ def answer(question: str, libraries: Sequence[str], rows: Sequence[Row]) -> Iter
         yield f"**Beside {question}**: not checked ({', '.join(reasons) or 'not begun'})."
     for library, way, times in known:
         name = "" if question.endswith(library) or len(libraries) == 1 else f", {library}"
-        yield f"**Beside {question}**{name}, {WAYS[way]}: {verdict(times)}."
+        yield f"**Beside {question}**{name}, {WAYS[way][1]}: {verdict(times)}."
 
 
 def compared(rows: Sequence[Row], library: str, way: str) -> dict[str, tuple[Sizes, float]]:
-    """How many times as fast vkdml is, and the sizes, by the problem's name. Wrong results do not count."""
-    def seconds(of: str) -> dict[tuple[str, str], Row]:
-        return {(row["problem"], row["type"]): row for row in rows if row.get("library") == of and row.get("way") == way
-                and row.get("seconds") and row.get("right") is not False}
-
-    theirs = seconds(library)
-    baseline = next((row["baseline"] for row in theirs.values() if row.get("baseline")), OURS)
-    ours = seconds(baseline)
-    return {key[0]: ((row["T"], row["B"], row["H"]), theirs[key]["seconds"] / row["seconds"])
-            for key, row in ours.items() if key in theirs}
+    """How many times as fast vkdml is in the same type, and the sizes, by the problem's name. Wrong results do not count."""
+    timed = [row for row in rows if row.get("library") and row.get("seconds") and row.get("right") is not False]
+    ours = {(row["problem"], row["type"]): row["seconds"] for row in timed
+            if row["library"].startswith(OURS) and row["way"] == WAYS[way][0]}
+    theirs = [row for row in timed if row["library"] == library and row["way"] == way and (row["problem"], row["type"]) in ours]
+    return {row["problem"]: ((row["T"], row["B"], row["H"]), row["seconds"] / ours[row["problem"], row["type"]])
+            for row in theirs}
 
 
 def verdict(found: Mapping[str, tuple[Sizes, float]]) -> str:
     """Sizes from which on it is faster: all that were measured and are as large in T, B and H. Problems that are called another
-    way (streaming, with lengths that vary) are listed one by one.
+    way (streaming, with different lengths, in two directions) are listed one by one.
     """
     plain = {name: one for name, one in found.items() if name.count("-") == 1}
     wins = {sizes for sizes, _ in plain.values()
@@ -87,31 +84,14 @@ def brief(number: float) -> str:
     return f"{number:.2g}" if number < 100 else f"{number:,.0f}"
 
 
-@dataclass(frozen=True)
-class Readback:
-    """How fast the largest results came back to the host: their row, their bytes, GB/s."""
-
-    row: Row
-    size: int
-    rate: float
+def copied(rows: Sequence[Row]) -> dict[str, float]:
+    """GB/s of the parts of copies, of the largest buffer that was copied."""
+    found = [row for row in rows if row.get("table") == "Copies" and row.get("GB/s")]
+    return {row["copy"]: row["GB/s"] for row in found if row["bytes"] == max(one["bytes"] for one in found)}
 
 
-def readback(rows: Sequence[Row]) -> Readback | None:
-    """None: it was not measured."""
-    found = [Readback(row, size, size / row["seconds"] / 1e9) for row in rows
-             if row.get("library") == OURS and row.get("way") == "readback" and row.get("seconds")
-             for size in [BYTES[row["type"]] * row["T"] * row["B"] * row["H"]]]
-    return max(found, key=lambda one: one.size, default=None)
-
-
-def reading(rows: Sequence[Row]) -> list[str]:
-    found = readback(rows)
-    if found is None:
-        return ["**Reading results back**: not checked."]
-    largest, size, rate = found.row, found.size, found.rate
-    run = next((row["seconds"] for row in rows if row.get("library") == OURS and row.get("way") == "device"
-                and row["problem"] == largest["problem"] and row.get("seconds")), None)
-    beside = f", beside {brief(run * 1e3)} ms for computing them" if run else ""
-    slow = ", as if its memory were not cached" if rate < CACHED_GB_S and size >= LARGE else ""
-    return [f"**Reading results back**: {rate:.2g} GB/s{slow}; those of {largest['problem']} take "
-            f"{brief(largest['seconds'] * 1e3)} ms{beside}."]
+def copying(rows: Sequence[Row]) -> list[str]:
+    rates = copied(rows)
+    slow = ", as if its memory were not cached" if rates.get("host copy out", CACHED_GB_S) < CACHED_GB_S else ""
+    said = ", ".join(f"{copy} {rate:.2g}" for copy, rate in rates.items())
+    return [f"**Copies**, GB/s: {said}{slow}." if rates else "**Copies**: not checked."]

@@ -47,6 +47,6 @@ PARTS = [DEVICES, CONFORMANCE, SCHEDULES, PEERS, CEILINGS, CANDIDATES, VALIDATIO
 # What decides comes first: is it right, how fast is each schedule, and are others faster?
 TURNS = [
     Turn(DEVICES, 5), Turn(CONFORMANCE, 75, first=True), Turn(SCHEDULES, 75, first=True), Turn(PEERS, 150, first=True),
-    Turn(CEILINGS, 60), Turn(SCHEDULES, 6 * _MINUTES), Turn(CANDIDATES, 6 * _MINUTES), Turn(PEERS, 5 * _MINUTES),
+    Turn(CEILINGS, 60), Turn(SCHEDULES, 6 * _MINUTES), Turn(CANDIDATES, 6 * _MINUTES), Turn(PEERS, 6 * _MINUTES),
     Turn(CONFORMANCE, 10 * _MINUTES), Turn(VALIDATION, 10 * _MINUTES),
 ]

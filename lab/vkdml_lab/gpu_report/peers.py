@@ -1,45 +1,57 @@
-"""vkdml beside the other libraries of this machine: from numpy to numpy, on the device alone, and reading the output back."""
+"""vkdml beside the other libraries of this machine, by every way that a user has to call a layer; and the parts of copies."""
 
 from __future__ import annotations
 
 import atexit
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from statistics import median
+
+import numpy as np
 
 import vkdml
-from vkdml_lab.bench import shapes
 from vkdml_lab.bench.cases import Case
-from vkdml_lab.bench.measure import WAYS, WRONG, Result, measure
+from vkdml_lab.bench.ceilings import timed
+from vkdml_lab.bench.measure import WRONG, Result, measure
 from vkdml_lab.bench.peers import OURS, Peer, peers
 from vkdml_lab.bench.processes import Process, open_all
+from vkdml_lab.gpu_report.clocks import clocks
 from vkdml_lab.gpu_report.steps import Job, Row, Step
-from vkdml_lab.internals import select_device
+from vkdml_lab.internals import Commands, Gpu, open_device, select_device
+from vkdml_lab.processes import ENDED
 
-CPU = "onnxruntime-cpu"
-ON_GPU = ("torch-gpu", "onnxruntime-webgpu", "openvino-gpu")
-OTHER_TYPES = (f"{OURS}-float16", "torch-gpu-float16", "torch-gpu-tf32")
-OTHERS_ON_CPU = ("torch-cpu", "openvino-cpu")
-READBACK = "readback"
+# Those in one process, in turns: a GPU that rests between turns lowers its clocks
+TOGETHER = (OURS, f"{OURS}-float16", "torch-gpu", "torch-gpu-without-tf32", "torch-gpu-float16")
+CPU, OTHERS = ("onnxruntime-cpu",), ("onnxruntime-webgpu", "openvino-gpu", "torch-cpu", "openvino-cpu")
 
-READ = Case("gru", 50, 64, 512, 512)  # whose output is read back
-FIRST = [Case("gru", 100, 1, 256, 256), READ, Case("gru", 100, 1, 1024, 1024), Case("gru", 50, 16, 512, 512),
+_WIDE = Case("gru", 50, 64, 512, 512)
+FIRST = [Case("gru", 100, 1, 256, 256), _WIDE, Case("gru", 100, 1, 1024, 1024), Case("gru", 50, 16, 512, 512),
          Case("gru", 1, 1, 256, 256, streaming=True)]
 SECOND = [
-    *(Case("gru", 100, batch, hidden, hidden) for batch in (1, 16, 64) for hidden in (128, 256, 512, 1024)
-      if Case("gru", 100, batch, hidden, hidden) not in FIRST),
-    *(Case("gru", steps, 1, 256, 256) for steps in (1, 10, 1000)),
-    Case("gru", 50, 64, 512, 512, ragged=True), Case("gru", 50, 16, 512, 512, directions=2),
-    Case("lstm", 100, 1, 256, 256), replace(READ, cell="lstm"), Case("lstm", 1, 1, 256, 256, streaming=True),
+    *(Case("gru", *sizes) for sizes in ((100, 1, 128, 128), (100, 1, 512, 512), (100, 16, 256, 256), (100, 64, 1024, 1024),
+                                        (1, 1, 256, 256), (10, 1, 256, 256), (1000, 1, 256, 256))),
+    replace(_WIDE, ragged=True), Case("gru", 50, 16, 512, 512, directions=2), Case("lstm", 100, 1, 256, 256),
+    Case("lstm", 100, 1, 1024, 1024), replace(_WIDE, cell="lstm"), Case("lstm", 1, 1, 256, 256, streaming=True),
 ]
-SAMPLES, SENTENCES = 5, 20
-VARYING = "9 GRU(128)"
-QUICK, QUICK_SAMPLES, QUICK_SENTENCES = Case("gru", 4, 2, 16, 64), 2, 2
+SAMPLES, COPIES = 11, 25
+SIZES = (1_638_400, 6_553_600, 26_214_400)  # bytes of x and of y, with 16 and 64 rows
+QUICK, QUICK_SAMPLES, QUICK_SIZES = Case("gru", 4, 2, 16, 64), 2, (65_536,)
+IN, UP, BACK, OUT, NEW = "host copy in", "upload", "readback", "host copy out", "allocation"
 
-NOTES = """Medians of a call's time, in seconds. Each library has a process of its own, which is stopped outside its turn.
-`host`: from numpy to numpy, with weights that were packed before. `device`: execution alone, all tensors on the device.
-`readback`: the output alone, brought to the host. Results are compared with a reference in float64; where they are wrong there
-is no time. A GRU has linear_before_reset = 1. Where lengths vary from call to call, times are of the first call with each."""
+NOTES = """Seconds of a call: medians and quartiles of `n` samples, each the mean of some 20 ms of calls. vkdml and PyTorch on
+the GPU are in one process, in turns, after half a second of work; each other library has a process of its own, which is stopped
+outside its turn. Results are compared with a reference in float64; where they are wrong there is no time. A GRU has
+linear_before_reset = 1.
+
+From numpy to numpy, with weights that were packed before: `host` (vkdml's layer; PyTorch's module, to the GPU and back),
+`module` (a converted PyTorch module of tensors on the CPU), `session` (ONNX), `stream` (a step of a layer's stream). With all
+tensors on the device: `device` (DirectML's objects, or PyTorch's module; each call is waited for), `queued` (a tenth of ten
+calls and one wait), `graph` and `graph queued` (PyTorch's module as a CUDA graph), `kernels` (a tenth of vkdml's plan ten times
+in one submission). torch-gpu is PyTorch as it is, which allows TF32 where the GPU has it.
+
+Copies: a buffer's way to the device and back in five parts. `upload` and `readback` are submissions. `allocation` is what a
+copy into a new array takes beyond one into an array that is used again."""
 
 
 def steps(job: Job) -> list[Step]:
@@ -49,7 +61,7 @@ def steps(job: Job) -> list[Step]:
 
 
 def summary(found: list[Row]) -> str:
-    times = [row for row in found if row.get("seconds")]
+    times = [row for row in found if row.get("seconds") and row.get("library")]
     return f"{len(times)} times of {len({row['library'] for row in times})} libraries"
 
 
@@ -58,7 +70,9 @@ class Comparison:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._peers = {peer.name: peer for peer in peers(select_device(None), [])}
+        known = {peer.name: peer for peer in peers(select_device(None), [])}
+        together = Peer.together([known[name] for name in TOGETHER])
+        self._peers = known | {together.name: together}
         self._open: dict[str, Process | None] = {}  # None: the library is missing
 
     def close(self) -> None:
@@ -68,59 +82,88 @@ class Comparison:
 
     def steps(self) -> Iterator[Step]:
         """All of them, what matters most first."""
-        if self._job.quick:
-            yield self._step(QUICK, (OURS, CPU, *ON_GPU), first=True)
-        else:
-            for cases, libraries, first in ((FIRST, (OURS, CPU), True), (FIRST, ON_GPU, True),
-                                            (SECOND, (OURS, CPU, *ON_GPU), False), (FIRST, OTHER_TYPES, False),
-                                            (FIRST, OTHERS_ON_CPU, False)):
-                yield from (self._step(case, libraries, first) for case in cases)
-        yield Step("lengths that vary", self._varying, seconds=20)
+        first, second = ([QUICK], []) if self._job.quick else (FIRST, SECOND)
+        yield from self._of(first, ("together",), True)
+        yield from self._of(first, CPU, True)
+        yield Step("copies", self._copies, first=True)
+        yield from self._of(second, ("together",), False)
+        yield from self._of(second, CPU, False)
+        yield from self._of(first, OTHERS, False)
 
-    def _step(self, case: Case, libraries: Sequence[str], first: bool) -> Step:
+    def _of(self, cases: Sequence[Case], libraries: Sequence[str], first: bool) -> Iterator[Step]:
         of = ", ".join(libraries)
-        return Step(f"{case.name} with {of}", partial(self._measure, case, libraries), like=of, seconds=15, first=first)
+        return (Step(f"{case.name} with {of}", partial(self._measure, case, libraries), of, 15, first) for case in cases)
 
     def _measure(self, case: Case, libraries: Sequence[str]) -> Iterator[Row]:
         processes = []
         for name in libraries:
             if name not in self._open:
-                yield self._opened(name)
+                yield from self._opened(name)
             if process := self._open[name]:
                 processes.append(process)
-        ways = (*WAYS, READBACK) if case in (READ, QUICK) else WAYS
-        results = measure(case, processes, QUICK_SAMPLES if self._job.quick else SAMPLES, ways=ways)
-        yield from (row(case, self._peers[result.worker], result) for result in results)
+        samples = QUICK_SAMPLES if self._job.quick else SAMPLES
+        for result in measure(case, processes, samples, busy=libraries == ("together",)):
+            yield row(case, self._peers[result.worker].part(result.way), result)
+        if libraries == ("together",) and (now := clocks()):
+            yield {"table": "Clocks behind samples", "problem": case.name, **now}
 
-    def _opened(self, name: str) -> Row:
-        """Open a library. A row says which it is, or why it is missing."""
-        opened, missing = open_all([self._peers[name]])
+    def _opened(self, name: str) -> Iterator[Row]:
+        """Open a process. Rows say which libraries it has, or why one is missing."""
+        peer = self._peers[name]
+        opened, missing = open_all([peer])
         self._open[name] = next(iter(opened), None)
-        said = opened[0].description if opened else {
-            "not checked": f"missing ({missing[0]['reason']}); to get it: {missing[0]['install']}"}
-        return {"table": "Libraries", "library": name, **said}
+        description: Row = opened[0].description if opened else {"missing": missing[0]["reason"]}
+        for part in peer.parts or (peer,):
+            said = description.get(part.name, description)
+            lacks = {"not checked": f"missing ({said.get('missing')}); to get it: {part.install}"}
+            yield {"table": "Libraries", "library": part.name, **(lacks if "missing" in said else said)}
 
-    def _varying(self) -> Iterator[Row]:
-        """Sentences of random lengths through a model, in this process."""
-        case, model = f"{VARYING}-lengths-that-vary", shapes.MODELS[VARYING]
-        sizes = {"T": None, "B": 1, "I": shapes.INPUTS, "H": model.hidden, "cell": model.cell.lower(), "type": "float32"}
-        try:
-            found = shapes.measure(model, QUICK_SENTENCES if self._job.quick else SENTENCES, vkdml.Device(), lambda: None)
-        except AssertionError as error:
-            yield filled(case, sizes, OURS, WAYS[0], None, f"{WRONG}{' '.join(str(error).split())}")
-            return
-        for library, taken in found.items():
-            yield filled(case, sizes, library, WAYS[0], taken["p50 ms"] / 1e3)
+    def _copies(self) -> Iterator[Row]:
+        gpu = open_device(select_device(None))
+        for size in QUICK_SIZES if self._job.quick else SIZES:
+            yield from copies(gpu, size, QUICK_SAMPLES if self._job.quick else COPIES)
+
+
+def copies(gpu: Gpu, size: int, samples: int) -> Iterator[Row]:
+    """The parts of a buffer's way to the device and back, which take turns."""
+    given, again = np.random.default_rng(0).integers(0, 256, size, np.uint8), np.empty(size, np.uint8)
+    buffer, upload, readback = vkdml.Buffer(gpu, size), Commands(gpu), Commands(gpu)
+    upload.upload(buffer)
+    readback.readback(buffer)
+    mapped = buffer.host(np.uint8)
+    parts: dict[str, Callable[[], object]] = {
+        IN: lambda: np.copyto(mapped, given), UP: upload.execute, BACK: readback.execute, OUT: lambda: np.copyto(again, mapped),
+        NEW: mapped.copy}
+    for name, part in parts.items():
+        if name == BACK and not gpu.host_memory:
+            mapped[:] = 0
+        part()
+    is_right = np.array_equal(again, given)
+    taken: dict[str, list[float]] = {name: [] for name in parts}
+    for _ in range(samples):
+        for name, part in parts.items():
+            taken[name].append(timed(part))
+    taken[NEW] = [new - old for new, old in zip(taken[NEW], taken[OUT])]
+    for name, seconds in taken.items():
+        row = {"table": "Copies", "bytes": size, "copy": name}
+        if gpu.host_memory and name in (UP, BACK):
+            yield {**row, "not checked": "the device works in the host's memory"}
+        else:
+            found = {**spread(seconds), **({"GB/s": size / median(seconds) / 1e9} if name != NEW else {}), "right": is_right}
+            yield {**row, **found, **({} if is_right else {"failed": "what came back is not what was sent"})}
+
+
+def spread(seconds: Sequence[float]) -> Row:
+    low, middle, high = np.quantile(seconds, (0.25, 0.5, 0.75)).tolist()
+    return {"seconds": middle, "lower quartile": low, "upper quartile": high, "n": len(seconds)}
 
 
 def row(case: Case, peer: Peer, result: Result) -> Row:
-    sizes = {"T": case.steps, "B": case.batch, "I": case.inputs, "H": case.hidden, "cell": case.cell,
-             "type": peer.settings.get("dtype", "float32")}
-    return filled(case.name, sizes, peer.name, result.way, result.median if result.seconds else None, result.error)
-
-
-def filled(case: str, sizes: Row, library: str, way: str, seconds: float | None, error: str = "") -> Row:
-    """A row. Failures are vkdml's; what others do wrong is "not checked"."""
-    right = False if error.startswith(WRONG) else None if error else True
-    failure = {"failed" if library.startswith(OURS) else "not checked": f"{way}: {error}" if way else error} if error else {}
-    return {"problem": case, **sizes, "library": library, "way": way, "seconds": seconds, "right": right, **failure}
+    """A row. Failures are vkdml's; what others do wrong, or end with them, is "not checked"."""
+    way, error = result.way.rpartition("/")[2], result.error
+    is_ours = peer.name.startswith(OURS) and error != ENDED
+    failure = {"failed" if is_ours else "not checked": f"{way}: {error}" if way else error} if error else {}
+    return {"problem": case.name, "T": case.steps, "B": case.batch, "I": case.inputs, "H": case.hidden, "cell": case.cell,
+            "type": peer.settings.get("dtype", "float32"), "library": peer.name, "way": way,
+            **(spread(result.seconds) if result.seconds else {"seconds": None}),
+            "right": False if error.startswith(WRONG) else None if error else True, **failure}

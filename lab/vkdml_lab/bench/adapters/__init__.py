@@ -6,3 +6,14 @@ ONNX models, or has `compute` and `code` of its own, as torch_nn.py. `prepare` i
 in a process of its own, so it may crash or hang. bench/targets.py names it for the command line. For a function that computes a
 node there is `--target python:module.function`, without any of this.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+
+def load(adapter: str, settings: Mapping[str, Any]) -> Any:
+    """A library. adapter: a module with a class Library, of this package where the name has no dot."""
+    return import_module(adapter if "." in adapter else f"{__name__}.{adapter}").Library(**settings)

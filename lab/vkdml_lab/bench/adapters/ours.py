@@ -1,23 +1,29 @@
-"""vkdml, called in three ways: host (layers on numpy arrays), device (DirectML's objects, execution only), readback (of Y)."""
+"""vkdml, called in every way that a user has. The benchmark takes two: a layer on arrays, and DirectML's objects."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import onnx
 
 import vkdml
-from vkdml.onnx import run_node
+from vkdml.onnx import InferenceSession, run_node
 from vkdml_lab.bench.adapters.library import Computes
-from vkdml_lab.bench.cases import STATES, Case
+from vkdml_lab.bench.cases import QUEUED, STATES, Case
+from vkdml_lab.bench.models import STATE_INPUTS, node_of
 from vkdml_lab.bench.nodes import Node, numbers
 from vkdml_lab.bench.runner import Runner, zero_arrays
 
 DESCS = {"gru": vkdml.DML_GRU_OPERATOR_DESC, "lstm": vkdml.DML_LSTM_OPERATOR_DESC}
 ACTIVATIONS = {"gru": ("SIGMOID", "TANH"), "lstm": ("SIGMOID", "TANH", "TANH")}
+INPUTS = ("InputTensor", "WeightTensor", "RecurrenceTensor", "BiasTensor", "SequenceLengthsTensor")
 OUTPUTS = ("OutputSequenceTensor", "OutputSingleTensor", "OutputCellSingleTensor")
+Arrays = Mapping[str, np.ndarray]
 TYPES = {"float32": vkdml.DML_TENSOR_DATA_TYPE.FLOAT32, "float16": vkdml.DML_TENSOR_DATA_TYPE.FLOAT16}
 
 
@@ -39,32 +45,96 @@ class Library(Computes):
                 f"print(vkdml.{node.op.lower()}(**arrays{attributes}))\n")
 
     def prepare(self, case: Case) -> dict[str, Runner]:
+        ways = self.ways(case)
+        return {way: ways[way]() for way in ("host", "device")}
+
+    def ways(self, case: Case) -> dict[str, Callable[[], Runner]]:
+        """Each way that a user has, and the kernels alone.
+
+        From numpy to numpy: a layer (host), a stream of it, a converted module (of tensors on the CPU), an ONNX session. With
+        tensors on the device: executions of DirectML's objects, one at a time (device) or ten that are queued.
+        """
         arrays = {name: array.astype(self._dtype) for name, array in case.arrays().items()}
-        layer = Layer(self._device, case, arrays, self._dtype)
-        done: list[Any] = []
+        made = {"host": self._host, **({"module": self._module} if find_spec("torch") else {}), "session": self._session,
+                "device": self._resident,
+                **({"stream": self._stream} if case.streaming else {"queued": self._queued, "kernels": self._kernels})}
+        return {way: partial(make, case, arrays) for way, make in made.items()}
 
-        def to_numpy(outputs: Sequence[Any]) -> list[np.ndarray]:
-            return [output.download(shape, self._dtype) if isinstance(output, vkdml.Buffer) else output
-                    for output, shape in zip(outputs, case.output_shapes)]
+    def _layer(self, case: Case, arrays: Arrays) -> Any:
+        _, *weights = arrays.values()
+        return getattr(vkdml, case.cell.upper())(*weights, **case.attributes, device=self._device)
 
-        def read() -> Sequence[Any]:
-            """Bring Y to the host, again and again, as the one execution left it."""
-            done[:] = done or layer.execute()
-            return [*to_numpy(done[:1]), *done[1:]]
-
-        ways = {"host": self.host(case, arrays), "device": Runner(case, layer.execute, layer.zeros, to_numpy)}
-        return ways if case.streaming else {**ways, "readback": Runner(case, read, list, to_numpy)}
-
-    def host(self, case: Case, arrays: dict[str, np.ndarray]) -> Runner:
-        x, *weights = arrays.values()
-        layer = getattr(vkdml, case.cell.upper())(*weights, **case.attributes, device=self._device)
+    def _host(self, case: Case, arrays: Arrays) -> Runner:
+        layer, x = self._layer(case, arrays), arrays["X"]
         lengths = case.lengths if case.ragged else None
 
         def call(*states: np.ndarray) -> Sequence[Any]:
-            outputs: Sequence[Any] = layer(x, sequence_lens=lengths, **dict(zip(("initial_h", "initial_c"), states)))
+            outputs: Sequence[Any] = layer(x, sequence_lens=lengths, **dict(zip(STATE_INPUTS, states)))
             return outputs
 
         return Runner(case, call, lambda: zero_arrays(case, self._dtype), list)
+
+    def _stream(self, case: Case, arrays: Arrays) -> Runner:
+        stream, x = self._layer(case, arrays).stream(case.batch), arrays["X"][0]
+
+        def outputs(last: Sequence[np.ndarray]) -> list[np.ndarray]:
+            return [last[0].reshape(case.output_shapes[0]), *(stream.state[name] for name in STATE_INPUTS[:case.states])]
+
+        return Runner(case, lambda *_: [stream.step(x)], lambda: stream.reset() or (), outputs)
+
+    def _module(self, case: Case, arrays: Arrays) -> Runner:
+        import torch
+
+        import vkdml.torch
+        from vkdml_lab.bench.adapters import torch_nn
+
+        module = vkdml.torch.convert(torch_nn.make_module(node_of(case, self._dtype)), device=self._device)
+        call, x = torch_nn.caller(module, case.lengths if case.ragged else None), torch.from_numpy(arrays["X"])
+        return Runner(case, lambda *states: call(x, states), partial(torch_nn.state_tensors, case, x.dtype),
+                      torch_nn.to_numpy(case))
+
+    def _session(self, case: Case, arrays: Arrays) -> Runner:
+        node = node_of(case, self._dtype)
+        session, given = InferenceSession(node.model(), device=self._device), node.feeds
+
+        def call(*states: np.ndarray) -> Sequence[Any]:
+            outputs: Sequence[Any] = session.run(None, {**given, **dict(zip(STATE_INPUTS, states))})
+            return outputs
+
+        return Runner(case, call, lambda: zero_arrays(case, self._dtype), list)
+
+    def _resident(self, case: Case, arrays: Arrays) -> Runner:
+        layer = Layer(self._device, case, arrays, self._dtype)
+        return Runner(case, layer.execute, layer.zeros, self._downloaded(case))
+
+    def _queued(self, case: Case, arrays: Arrays) -> Runner:
+        layer = Layer(self._device, case, arrays, self._dtype)
+        return Runner(case, layer.execute_queued, layer.zeros, self._downloaded(case), QUEUED)
+
+    def _kernels(self, case: Case, arrays: Arrays) -> Runner:
+        """The plan of the device's way, ten times in one submission."""
+        from vkdml_lab.internals import Run, Trial, open_device  # here, as another commit's package may have other internals
+
+        layer = Layer(self._device, case, arrays, self._dtype)
+        problem, plan = layer.compiled.problem, layer.compiled.plan
+        given = dict(zip(INPUTS, (*arrays.values(), case.lengths.astype(np.uint32))))
+        trial = Trial(open_device(self._device.info), problem, given)
+        run = Run(trial, replace(plan, execute=plan.execute * QUEUED))
+
+        def call() -> Sequence[Any]:
+            run.execute()
+            return ()
+
+        def outputs(_: Sequence[Any]) -> list[np.ndarray]:
+            if run.timeouts:
+                raise RuntimeError(f"workgroups did not meet in {run.timeouts} runs")
+            return [found.view(self._dtype)[:np.prod(shape)].reshape(shape)
+                    for found, shape in zip(trial.outputs().values(), case.output_shapes)]
+
+        return Runner(case, call, tuple, outputs, QUEUED)
+
+    def _downloaded(self, case: Case) -> Callable[[Sequence[Any]], list[np.ndarray]]:
+        return lambda outputs: [buffer.download(shape, self._dtype) for buffer, shape in zip(outputs, case.output_shapes)]
 
 
 class Layer:
@@ -74,15 +144,14 @@ class Layer:
     the other.
     """
 
-    def __init__(self, device: vkdml.Device, case: Case, arrays: dict[str, np.ndarray], dtype: str,
-                 options: vkdml.Options = vkdml.Options()) -> None:
+    def __init__(self, device: vkdml.Device, case: Case, arrays: Arrays, dtype: str) -> None:
         self._device = device
         self._case = case
         self._itemsize = np.dtype(dtype).itemsize
-        self._compiled = device.compile_operator(device.create_operator(make_desc(case, dtype)), options=options)
-        weights = dict(zip(("WeightTensor", "RecurrenceTensor", "BiasTensor"), map(arrays.get, "WRB")))
+        self.compiled = device.compile_operator(device.create_operator(make_desc(case, dtype)))
+        weights = dict(zip(INPUTS[1:], map(arrays.get, "WRB")))
         buffers = {field: device.upload(array) for field, array in weights.items() if array is not None}
-        initialized = self._compiled.problem.initialized  # all weights, in commits that take none at execution
+        initialized = self.compiled.problem.initialized  # all weights, in commits that take none at execution
         self._initialize({field: buffer for field, buffer in buffers.items() if field in initialized})
         self._inputs = {"InputTensor": device.upload(arrays["X"])}
         self._inputs |= {field: buffer for field, buffer in buffers.items() if field not in initialized}
@@ -109,24 +178,30 @@ class Layer:
         self._recorders[turn].execute()
         return self._outputs[turn]
 
+    def execute_queued(self) -> list[vkdml.Buffer]:
+        """Begin as many executions as are queued, and wait for the last. Returns the outputs."""
+        for pending in [self._recorders[0].execute_async() for _ in range(QUEUED)]:
+            pending.wait()
+        return self._outputs[0]
+
     def _buffer(self, steps: int = 1) -> vkdml.Buffer:
         return self._device.create_buffer(-(-steps * int(np.prod(self._case.state_shape)) * self._itemsize // 4) * 4)
 
     def _initialize(self, weights: dict[str, vkdml.Buffer]) -> None:
-        initializer = self._device.create_operator_initializer(self._compiled)
+        initializer = self._device.create_operator_initializer(self.compiled)
         table = self._device.create_binding_table(initializer)
-        table.bind_inputs([weights.get(field) for field in self._compiled.input_fields])
+        table.bind_inputs([weights.get(field) for field in self.compiled.input_fields])
         recorder = self._device.create_command_recorder()
         recorder.record_dispatch(initializer, table)
         recorder.execute()
 
     def _record(self, states: list[vkdml.Buffer], outputs: list[vkdml.Buffer]) -> vkdml.CommandRecorder:
         inputs = self._inputs | dict(zip(("HiddenInitTensor", "CellMemInitTensor"), states[:self._case.states]))
-        table = self._device.create_binding_table(self._compiled)
-        table.bind_inputs([inputs.get(field) for field in self._compiled.input_fields])
+        table = self._device.create_binding_table(self.compiled)
+        table.bind_inputs([inputs.get(field) for field in self.compiled.input_fields])
         table.bind_outputs(outputs)
         recorder = self._device.create_command_recorder()
-        recorder.record_dispatch(self._compiled, table)
+        recorder.record_dispatch(self.compiled, table)
         return recorder
 
 

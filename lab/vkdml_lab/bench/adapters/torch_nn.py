@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from vkdml_lab.bench.adapters import torch_gpu
 from vkdml_lab.bench.adapters.library import Computes
-from vkdml_lab.bench.cases import Case
+from vkdml_lab.bench.cases import QUEUED, Case
 from vkdml_lab.bench.models import node_of
 from vkdml_lab.bench.nodes import ACTIVATIONS as ONLY
 from vkdml_lab.bench.nodes import Node, literal
-from vkdml_lab.bench.runner import Runner, UnsupportedError, most_alike
+from vkdml_lab.bench.runner import Runner, UnsupportedError
 from vkdml_lab.processes import UnavailableError
 
 # For each gate in PyTorch's order (r z n, i f g o), its index in ONNX's order (z r h, i o f c)
@@ -22,28 +24,31 @@ GATE_ORDER = {"gru": (1, 0, 2), "lstm": (0, 2, 3, 1), "rnn": (0,)}
 INITIAL = {"GRU": ("initial_h",), "RNN": ("initial_h",), "LSTM": ("initial_h", "initial_c")}
 USUAL = {"bias": True, "batch_first": False, "bidirectional": False, "nonlinearity": "tanh"}  # of a module's settings
 GPU = "gpu"
-KINDS = ("cuda", "xpu", "mps")  # of GPUs; ROCm's name is cuda too
+WAYS = ("host", "device")  # of the benchmark
 
 
 class Library(Computes):
-    """PyTorch on a device. device: cpu, one of KINDS, or gpu, whichever is here. name: of the GPU, about."""
+    """PyTorch on a device. device: cpu, one of torch_gpu.KINDS, or gpu, whichever is here. name: of the GPU, about. tf32: None:
+    as torch has it.
+    """
 
-    def __init__(self, device: str = "cpu", dtype: str = "float32", tf32: bool = False, name: str = "") -> None:
-        self._device = _gpu(KINDS if device == GPU else (device,), name) if device != "cpu" else torch.device("cpu")
-        if tf32 and self._device.type != "cuda":
+    def __init__(self, device: str = "cpu", dtype: str = "float32", tf32: bool | None = None, name: str = "") -> None:
+        kinds = torch_gpu.KINDS if device == GPU else (device,)
+        self._place = torch_gpu.CPU if device == "cpu" else torch_gpu.find(kinds, name)
+        if tf32 is not None and not self._place.has_tf32:
             raise UnavailableError("TF32 is CUDA's alone")
-        torch.backends.cuda.matmul.allow_tf32 = tf32
-        torch.backends.cudnn.allow_tf32 = tf32
+        self._tf32 = torch.backends.cudnn.allow_tf32 if tf32 is None else tf32
         self._dtype = getattr(torch, dtype)
-        self._wait = _nothing if device == "cpu" else getattr(torch, self._device.type).synchronize
-        self.description = {"version": torch.__version__, "device": _described(self._device)}
+        said = f", TF32 {'allowed' if self._tf32 else 'not allowed'}" if self._place.has_tf32 else ""
+        self.description = {"version": torch.__version__, "device": self._place.description + said}
 
     def compute(self, node: Node) -> dict[str, np.ndarray]:
+        torch.backends.cudnn.allow_tf32 = False  # results are compared with float64's
         module, is_reverse, is_batch_first = make_module(node), node.get("direction") == "reverse", bool(node.get("layout"))
-        call = _caller(module.to(self._device), node.inputs.get("sequence_lens"), is_batch_first)
+        call = caller(module.to(self._place.device), node.inputs.get("sequence_lens"), is_batch_first)
         has_states = bool(set(INITIAL[node.op]) & set(node.inputs))
         states = [self._state(node, name, is_reverse) for name in INITIAL[node.op] if has_states]
-        y, *last = (output.double().cpu().numpy() for output in call(tensor(node.inputs["X"]).to(self._device), states))
+        y, *last = (output.double().cpu().numpy() for output in call(tensor(node.inputs["X"]).to(self._place.device), states))
         y = y.reshape(*y.shape[:2], 2 if is_reverse else node.directions, node.hidden)
         if is_reverse:
             y, last = y[:, :, 1:], [state[1:] for state in last]
@@ -58,7 +63,7 @@ class Library(Computes):
             array = np.zeros((node.directions, node.batch, node.hidden), node.inputs["X"].dtype)
         elif node.get("layout"):
             array = array.swapaxes(0, 1)
-        return tensor(np.concatenate([np.zeros_like(array), array]) if is_reverse else array).to(self._device)
+        return tensor(np.concatenate([np.zeros_like(array), array]) if is_reverse else array).to(self._place.device)
 
     def code(self, node: Node) -> str:
         module = make_module(node)
@@ -75,70 +80,63 @@ class Library(Computes):
         if lengths is not None:
             first = f", batch_first={bool(node.get('layout'))}, enforce_sorted=False"
             x += [f"x = torch.nn.utils.rnn.pack_padded_sequence(x, torch.tensor({lengths.tolist()}){first})"]
-        where = f'.to("{self._device.type}")' if self._device.type != "cpu" else ""
+        where = f'.to("{self._place.device.type}")' if self._place.device.type != "cpu" else ""
         return "\n".join(["import torch", f"module = torch.nn.{node.op}({', '.join(settings)}{cast})", *weights, *x,
                           f"print(module{where}(x{where}{initial}))", ""])
 
     def prepare(self, case: Case) -> dict[str, Runner]:
-        """The CPU has one way: nothing is brought there."""
-        ways = self.ways(case)
-        return {"host": ways["host"]} if self._device.type == "cpu" else ways
+        return {way: make() for way, make in self.ways(case).items() if way in WAYS}
 
-    def ways(self, case: Case) -> dict[str, Runner]:
-        module = make_module(node_of(case)).to(self._device, self._dtype)
-        call_module = _caller(module, case.lengths if case.ragged else None)
-        x = torch.from_numpy(case.arrays()["X"]).to(self._dtype)
-        x_there = x.to(self._device)
-
-        def resident(*states: torch.Tensor) -> Sequence[Any]:
-            outputs = call_module(x_there, states)
-            self._wait()
-            return outputs
+    def ways(self, case: Case) -> dict[str, Callable[[], Runner]]:
+        """Each way to call a module: from numpy to numpy; on a GPU also with all tensors there, a call at a time or ten that
+        are queued, and both with a graph of the call. All have this library's setting of TF32, which is the process's.
+        """
+        place, dtype = self._place, self._dtype
+        module = make_module(node_of(case)).to(place.device, dtype)
+        call_module = caller(module, case.lengths if case.ragged else None)
+        x = torch.from_numpy(case.arrays()["X"]).to(dtype)
+        x_there = x.to(place.device)
 
         def host(*states: torch.Tensor) -> Sequence[Any]:
-            y, *last = call_module(x.to(self._device), [state.to(self._device) for state in states])
+            y, *last = call_module(x.to(place.device), [state.to(place.device) for state in states])
             return [output.cpu() for output in (y, *last)]
 
-        def zeros(device: torch.device) -> Callable[[], list[torch.Tensor]]:
-            return lambda: [torch.zeros(case.state_shape, dtype=self._dtype, device=device) for _ in range(case.states)]
+        def on_device(run: Callable[..., Sequence[Any]], calls: int, zeros: Callable[[], list[torch.Tensor]]) -> Runner:
+            def call(*states: torch.Tensor) -> Sequence[Any]:
+                for _ in range(calls):
+                    outputs = run(*states)
+                place.wait()
+                return outputs
 
-        def to_numpy(outputs: Sequence[torch.Tensor]) -> list[np.ndarray]:
-            y, *last = (output.float().cpu().numpy() for output in outputs)
-            directions = y.reshape(case.steps, case.batch, case.directions, case.hidden)
-            return [directions.transpose(0, 2, 1, 3), *last]
+            return Runner(case, call, zeros, to_numpy(case), calls, self._set)
 
-        done: list[torch.Tensor] = []
+        def recorded(calls: int) -> Runner:
+            states, outputs = state_tensors(case, dtype, place.device), list[Any]()
 
-        def read() -> Sequence[Any]:
-            """Bring Y to the host, again and again, as the one call left it."""
-            done[:] = done or resident()
-            return [done[0].cpu(), *done[1:]]
+            @torch.inference_mode()
+            def work() -> None:
+                outputs[:] = call_module(x_there, states)
+                for state, last in zip(states, outputs[1:]):  # which the next run begins with
+                    state.copy_(last)
 
-        ways = {"host": Runner(case, host, zeros(torch.device("cpu")), to_numpy),
-                "device": Runner(case, resident, zeros(self._device), to_numpy)}
-        return ways if case.streaming else {**ways, "readback": Runner(case, read, list, to_numpy)}
+            assert place.graph
+            self._set()
+            run = place.graph(work)
+            return on_device(lambda *_: (run(), outputs)[1], calls, lambda: [state.zero_() for state in states])
 
+        ways = {"host": lambda: Runner(case, host, partial(state_tensors, case, dtype), to_numpy(case), before=self._set)}
+        if place is torch_gpu.CPU:  # nothing is brought there
+            return ways
+        for calls, way in {1: "", **({} if case.streaming else {QUEUED: "queued"})}.items():
+            ways[way or "device"] = partial(on_device, lambda *states: call_module(x_there, states), calls,
+                                            partial(state_tensors, case, dtype, place.device))
+            if place.graph and not case.ragged:  # rows of different lengths are packed by the host
+                ways[f"graph {way}".rstrip()] = partial(recorded, calls)
+        return ways
 
-def _gpu(kinds: Sequence[str], name: str) -> torch.device:
-    """The GPU of these kinds that is named most alike."""
-    for kind in kinds:
-        module = getattr(torch, kind)
-        if module.is_available():
-            names = {index: getattr(module, "get_device_name", str)(index) for index in range(module.device_count())}
-            return torch.device(kind, most_alike(names, name))
-    raise UnavailableError(f"this torch, {torch.__version__}, sees no GPU ({', '.join(kinds)})")
-
-
-def _described(device: torch.device) -> str:
-    """A device's name, and what runs recurrent layers on it."""
-    if device.type != "cuda":
-        return device.type.upper() if device.type != "xpu" else torch.xpu.get_device_name(device)
-    runs = f"ROCm {torch.version.hip}" if torch.version.hip else f"CUDA {torch.version.cuda}"
-    return f"{torch.cuda.get_device_name(device)}, {runs}, cuDNN {torch.backends.cudnn.version()}"
-
-
-def _nothing() -> None:
-    """A CPU is done when a call returns."""
+    def _set(self) -> None:
+        if self._place.has_tf32:
+            torch.backends.cudnn.allow_tf32 = self._tf32
 
 
 def make_module(node: Node) -> torch.nn.Module:
@@ -181,7 +179,7 @@ def reorder(cell: str, array: np.ndarray) -> np.ndarray:
     return gates[list(GATE_ORDER[cell])].reshape(array.shape)
 
 
-def _caller(module: torch.nn.Module, lengths: np.ndarray | None, batch_first: bool = False
+def caller(module: torch.nn.Module, lengths: np.ndarray | None, batch_first: bool = False
             ) -> Callable[[torch.Tensor, Sequence[torch.Tensor]], list[torch.Tensor]]:
     """A function that calls the module and returns y and the last states. Input with different lengths is packed."""
 
@@ -196,3 +194,17 @@ def _caller(module: torch.nn.Module, lengths: np.ndarray | None, batch_first: bo
         return [y, *(last if isinstance(last, tuple) else (last,))]
 
     return call
+
+
+def state_tensors(case: Case, dtype: torch.dtype, device: torch.device | None = None) -> list[torch.Tensor]:
+    """Zeros for the states that a case's calls begin with."""
+    return [torch.zeros(case.state_shape, dtype=dtype, device=device) for _ in range(case.states)]
+
+
+def to_numpy(case: Case) -> Callable[[Sequence[torch.Tensor]], list[np.ndarray]]:
+    """A function from a module's outputs to numpy arrays in ONNX's shapes."""
+    def converted(outputs: Sequence[torch.Tensor]) -> list[np.ndarray]:
+        y, *last = (output.float().cpu().numpy() for output in outputs)
+        return [y.reshape(case.steps, case.batch, case.directions, case.hidden).transpose(0, 2, 1, 3), *last]
+
+    return converted

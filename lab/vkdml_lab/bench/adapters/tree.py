@@ -40,7 +40,7 @@ class Library:
         """
         arrays = case.arrays()
         started = time.perf_counter()
-        runner = ours.Library(self._device).host(case, arrays)
+        runner = ours.Library(self._device)._host(case, arrays)
         opened = time.perf_counter()
         runner.run()
         done = time.perf_counter()
