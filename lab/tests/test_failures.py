@@ -18,9 +18,8 @@ WRONG = {"tensor": "OutputSequenceTensor", "at": [0, 1, 3, 2], "axes": ["t", "di
 AGAIN = {"runs": {"the same wrong bits": 2, "right": 1}, "ways": {"sequence": "right", "stepped": "refused", "persistent": "right"}}
 
 
-def made_up(number, is_wrong, features=(), operator="LSTM", sizes=(3, 2, 4, 5), **more):
-    record = {"operator": operator, "element": "float32", "features": list(features), "problem": "LSTM: T 3", "ran": RAN,
-              "sizes": dict(zip("TBIH", sizes)), **({"wrong": WRONG} if is_wrong else {}), **more}
+def made_up(number, is_wrong, operator="LSTM", **more):
+    record = {"operator": operator, "element": "float32", "problem": "LSTM: T 3", "ran": RAN, **({"wrong": WRONG} if is_wrong else {}), **more}
     return {"test": f"tests/test_a.py::test[{number}]", "outcome": "failed" if is_wrong else "passed", "failure": "", "records": [record]}
 
 
@@ -41,27 +40,15 @@ def test_an_exception_keeps_its_text_in_short():
     assert "and more" not in text
 
 
-def test_what_failures_have_in_common():
-    """A feature of all of them that few have that passed, one that none has, and sizes."""
-    failed = [made_up(number, True, ["CoupleInputForget", "bias"], sizes=(3, 2, 4, 70 + number)) for number in range(17)]
-    passed = [made_up(number, False, ["bias", *["backward"] * (number % 2)], ["LSTM", "GRU"][number % 2], (3, 2, 4, number)) for number in range(100)]
-    also = made_up(200, False, ["CoupleInputForget"])
-    assert failures.in_common([*failed, *passed, also]).splitlines() == [
-        "What they have in common:", "",
-        "- 17 of 17: CoupleInputForget, LSTM; so have 1 of the 101 cases that passed",
-        "- none of them, of those that passed: GRU (50), backward (50)",
-        "- H is 70 to 86; of those that passed 0 to 99",
-        "- all wrong elements are 0"]
-    two = [*failed, *(made_up(number, True, ["clip"]) for number in range(4))]
-    assert "- 17 of 21: CoupleInputForget; so has no case that passed\n- 4 of 21: clip; so has no case that passed" in failures.in_common([*two, *passed])
-
-
-def test_nothing_in_common():
-    """What chance explains is not said."""
-    failed = [made_up(number, True, ["bias"]) for number in range(2)]
-    assert failures.in_common([*failed, *(made_up(number, False, ["bias"]) for number in range(9))]) == (
-        "What they have in common:\n\n- all wrong elements are 0")
-    assert failures.in_common(failed[:1]) == ""
+def test_failures_are_counted_by_kind():
+    """Beside cases of the same kind that passed. One failure needs no table."""
+    failed = [*(made_up(number, True) for number in range(3)), made_up(3, True, operator="GRU", ran=None)]
+    crashed = {"outcome": "crashed", "records": [], "running": {"again": AGAIN}}
+    passed = [*(made_up(number, False) for number in range(4, 9)), made_up(9, False, operator="RNN")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in failures.by_kind([*passed, *failed, crashed]).splitlines()]
+    assert [rows[0], *rows[2:]] == [["operator", "type", "schedule", "failed", "passed"], ["LSTM", "float32", "stepped", "3", "5"],
+                                    ["GRU", "float32", "", "1", "0"], ["", "", "", "1", "0"]]
+    assert failures.by_kind([*passed, failed[0]]) == ""
 
 
 CRASH = """the process crashed: SIGABRT while compiling gpu/lstm

@@ -1,7 +1,7 @@
-"""What is said of failures: of each a few lines that a driver's engineer can work from, and what they have in common.
+"""Describes failed tests: each in a few lines, by which a driver's engineer can repeat it, and all in a table.
 
-Lines are made of what suite/recording.py records. `problem`, `wrong` and the features do not depend on what computed the
-results; `ran` and `again` are this package's own.
+Lines are made of what suite/recording.py records. `problem` and `wrong` do not depend on what computed the results; `ran` and
+`again` are this package's own.
 """
 
 from __future__ import annotations
@@ -9,15 +9,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vkdml_lab import reports
 from vkdml_lab.conformance.results import CRASHED, Record, Test
 
-# What chance would explain so well says nothing; of what is chosen after a look at the failures, less
-_CHANCE, _CHANCE_AFTER_A_LOOK = 0.05, 0.0005
-_MOST_FACTS = 6
 _FRAMES = 3  # of a crash: the innermost ones
 _SHOWN = 160  # characters of a sentence that an error said
 
@@ -101,81 +98,18 @@ def _again(again: Mapping[str, Any] | None) -> str:
     return "; ".join(lines)
 
 
-# What failures have in common
-
-def facts(record: Record) -> set[str]:
-    """What a case is or has, in words that can be counted."""
-    ran = record.get("ran") or {}
-    return {record["operator"], record["element"], *record["features"], *filter(None, [ran.get("schedule")]),
-            *(f"kernel {name}" for name in ran.get("kernels", ())),
-            *(f"Options({name}={value})" for name, value in ran.get("options", {}).items())}
-
-
-def in_common(tests: Iterable[Test]) -> str:
-    """What sets the cases that failed apart from those that passed, as text; "" where nothing does, or one failed."""
-    failed, passed = [], []
+def by_kind(tests: Iterable[Test]) -> str:
+    """A table of the failed cases by operator, type and schedule, beside how many of each passed; "" if one failed."""
+    failed, passed = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
     for test in tests:
-        if test["outcome"] in ("passed", "skipped"):
-            passed += test.get("records", [])
-        elif record := failed_record(test):
-            failed.append(record)
-            passed += [other for other in test.get("records", []) if not other.get("wrong")]
-    if len(failed) < 2:
-        return ""
-    here, there = ([facts(record) for record in records] for records in (failed, passed))
-    shared = set.intersection(*here)
-    lines = [*_together(shared, len(failed), there), *_each(here, there), *_sizes(failed, passed), *_kinds(failed)]
-    return reports.bullets("What they have in common:", lines)
+        record = failed_record(test) if test["outcome"] not in ("passed", "skipped") else None
+        failed.update(map(_kind, [record] if record else []))
+        passed.update(_kind(other) for other in test.get("records", []) if not other.get("wrong"))
+    rows = [{"operator": kind[0], "type": kind[1], "schedule": kind[2], "failed": count, "passed": passed[kind]}
+            for kind, count in failed.most_common()]
+    return reports.table(rows) if failed.total() > 1 else ""
 
 
-def _together(shared: set[str], count: int, there: Sequence[set[str]]) -> list[str]:
-    """All that is in each failure, but for what tells nothing."""
-    having = {fact: sum(fact in case for case in there) for fact in shared}
-    telling = sorted((having[fact], fact) for fact in shared if _is_unlikely(having[fact], len(there), count))
-    if not telling:
-        return []
-    facts = [fact for _, fact in telling]
-    all_of_them = sum(set(facts) <= case for case in there)
-    named = ", ".join(facts[:_MOST_FACTS])
-    return [f"{count} of {count}: {named}; so have {all_of_them} of the {len(there)} cases that passed"]
-
-
-def _each(here: Sequence[set[str]], there: Sequence[set[str]]) -> list[str]:
-    """Facts of some failures, and of no case that passed; and facts of many that passed, and of no failure."""
-    failing, passing = (Counter(fact for case in cases for fact in case) for cases in (here, there))
-    only = [(fact, count) for fact, count in _by_count(failing) if 1 < count < len(here) and not passing[fact]
-            and _is_unlikely(0, len(there), count)]
-    never = [fact for fact, count in _by_count(passing) if not failing[fact]
-             and _is_unlikely(len(there) - count, len(there), len(here), _CHANCE_AFTER_A_LOOK)]
-    lines = [f"{count} of {len(here)}: {fact}; so has no case that passed" for fact, count in only[:_MOST_FACTS]]
-    of_passed = ", ".join(f"{fact} ({passing[fact]})" for fact in never[:_MOST_FACTS])
-    return [*lines, f"none of them, of those that passed: {of_passed}"] if never else lines
-
-
-def _by_count(counts: Counter[str]) -> list[tuple[str, int]]:
-    return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-
-
-def _sizes(failed: Sequence[Record], passed: Sequence[Record]) -> list[str]:
-    lines = []
-    for name in "TBIH":
-        here, there = ([record["sizes"][name] for record in records if record.get("sizes")] for records in (failed, passed))
-        if len(here) == len(failed) and there:
-            least, most = min(here), max(here)
-            if _is_unlikely(sum(least <= size <= most for size in there), len(there), len(here), _CHANCE_AFTER_A_LOOK):
-                found = f"{least} to {most}" if most > least else str(least)
-                lines.append(f"{name} is {found}; of those that passed {min(there)} to {max(there)}")
-    return lines
-
-
-def _kinds(failed: Sequence[Record]) -> list[str]:
-    """What was found, where it is the same in all."""
-    words = {(record.get("wrong") or {}).get("kind", "") for record in failed}
-    runs = {tuple(record["again"]["runs"]) for record in failed if record.get("again")}
-    return [*(f"all wrong elements are {kind}" for kind in words if kind and len(words) == 1),
-            *(f"run again: {', '.join(outcomes)}" for outcomes in runs if len(runs) == 1)]
-
-
-def _is_unlikely(having: int, cases: int, failures: int, chance: float = _CHANCE) -> bool:
-    """Whether so many failures would hardly all have by chance what so many of the cases have that passed."""
-    return cases > 0 and (having / cases) ** failures < chance
+def _kind(record: Record) -> tuple[str, ...]:
+    """Empty words for what a process that crashed has not said."""
+    return record.get("operator", ""), record.get("element", ""), (record.get("ran") or {}).get("schedule", "")

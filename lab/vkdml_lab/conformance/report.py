@@ -89,10 +89,10 @@ def not_reached(run: Run) -> list[str]:
 
 
 def _failures(run: Run) -> list[str]:
-    """What failed: first what all have in common."""
+    """The failed tests: how many of each kind, then what each found."""
     failed = [failures.described(test, failures.repeat(test, run.about)) for test in run.failed[:_DESCRIBED]]
     rest = [f"`{test['test']}`: {failures.first_line(test)}" for test in run.failed[_DESCRIBED:]]
-    return [f"### {len(run.failed)} failed", failures.in_common(run.tests), *failed,
+    return [f"### {len(run.failed)} failed", failures.by_kind(run.tests), *failed,
             reports.bullets("The others, which `vkdml reproduce` describes:", rest)] if run.failed else []
 
 
