@@ -1,7 +1,7 @@
 """PyDirectML's objects: tensors' descriptions and data, expressions, models built of them, and the device that computes them.
 
-The package's __init__ has the operators. As in PyDirectML, an object takes no other attributes than its own. Names, arguments and defaults are those of Python/src/module.cpp and model.h of
-microsoft/DirectML.
+The package's __init__ has the operators. Names, arguments and defaults are those of Python/src/module.cpp and model.h of
+microsoft/DirectML. As in PyDirectML, objects take no other attributes than their own.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ class Device:
     __slots__ = ("device",)
 
     def __init__(self, use_gpu: bool = True, use_debug_layer: bool = False) -> None:
-        check_type("Device", "use_gpu", use_gpu, int)
+        check_type("Device", "use_gpu", use_gpu, int, np.integer, np.bool_)
         drivers = [None] if use_gpu else [info.index for info in VulkanDevice.enumerate() if info.is_cpu]
         if not drivers:
             raise DriverError("no Vulkan driver that runs on the CPU; on Debian and Ubuntu: apt-get install "

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any, Literal, TypeVar, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized, type_before_parametrizations
@@ -71,11 +72,12 @@ class Twin(nn.Module):
         get, mode = vars(self).get, self._module.removesuffix("Cell")
         if mode == "RNN":
             mode = f"RNN_{self.nonlinearity.upper()}"
-        form = Form(mode, self._module, self.input_size, self.hidden_size, get("num_layers", 1), get("bidirectional", False))
-        for name, value in zip(form._fields[2:], form[2:]):
-            if not isinstance(value, int):
+        sizes = self.input_size, self.hidden_size, get("num_layers", 1), get("bidirectional", False)
+        for name, value in zip(Form._fields[2:], sizes):
+            if not isinstance(value, int | np.integer):
                 raise TorchArgumentError(self._module, name, shown(value), "what PyTorch made it")
-        return form
+        input_size, hidden_size, num_layers, bidirectional = map(int, sizes)
+        return Form(mode, self._module, input_size, hidden_size, num_layers, bool(bidirectional))
 
     def warm_up(self, T: int | Iterable[int] | None = None, B: int | Iterable[int] = 1, *, hx: bool = False,
                 packed: bool = False) -> None:
