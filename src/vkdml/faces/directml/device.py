@@ -36,10 +36,6 @@ from .compiled_operator import CompiledGraph, CompiledOperator, Named, Operator
 from .recorder import CommandRecorder
 
 
-def _opened_again(index: int, name: str, verify: float) -> Device:
-    return Device(select_again(index, name).index, verify=verify)
-
-
 def _checked_limit(name: str, limit: Any) -> int:
     if isinstance(limit, bool) or not isinstance(limit, int | np.integer) or limit < 0:
         raise InvalidArgumentError("Device", name, shown(limit), "a whole number of bytes")
@@ -84,9 +80,13 @@ class Device(Named):
     def _facts(self) -> str:
         return f"on {self.info.name}"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __getstate__(self) -> dict[str, Any]:
         """Let another process open the device of this index and name, or else of this name. It does not get the limits."""
-        return _opened_again, (self.info.index, self.info.name, self.verify), {"_name": self._name}
+        return {"index": self.info.index, "device": self.info.name, "verify": self.verify, "name": self._name}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.share, self._name = Share(state["verify"]), state["name"]
+        self.gpu = open_device(select_again(state["index"], state["device"]))
 
     @staticmethod
     def enumerate() -> list[DeviceInfo]:

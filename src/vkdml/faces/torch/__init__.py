@@ -186,7 +186,7 @@ _FORWARDS = [cls.forward for cls in (*TWINS, *TWINS.values())]
 
 
 def _bind_again(module: nn.Module) -> None:
-    """Where a module holds a recurrent module's forward, make it the one of its class of now."""
+    """Replace a recurrent module's forward that another module holds by that of its new class."""
     for part in module.modules():
         for attribute, value in vars(part).items():
             if isinstance(value, MethodType) and value.__func__ in _FORWARDS:
