@@ -7,6 +7,7 @@ and the layers `GRU`, `LSTM` and `RNN`, which hold their weights), ONNX models a
 
 import typing as _typing
 from importlib.metadata import version as _version
+from types import FunctionType as _FunctionType
 
 from .engine.vulkan.buffers import Buffer
 from .errors import (
@@ -44,6 +45,19 @@ __all__ += descs.NAMES + device_descs.NAMES
 
 globals().update(c_names.CONSTANTS)
 __all__ += list(c_names.CONSTANTS)
+
+
+def _publish(module: dict[str, _typing.Any]) -> None:
+    """Make classes and functions name the public module that lists them, for pickles and messages. Inner modules may change."""
+    for name in module["__all__"]:
+        if isinstance(found := module[name], type | _FunctionType) and found.__module__.startswith(f"{__name__}."):
+            if isinstance(found, type):  # while their names can be found where they are written
+                hints = _typing.get_type_hints(found)
+                found.__annotations__ = {of: hints[of] for of in vars(found).get("__annotations__", ())}
+            found.__module__ = module["__spec__"].name
+
+
+_publish(globals())
 
 if not _typing.TYPE_CHECKING:
     def __getattr__(name: str) -> None:

@@ -6,6 +6,7 @@ import pytest
 import vkdml
 from tests.faces.onnx.support import model, weights
 from vkdml import pydirectml as dml
+from vkdml import reference
 
 pytestmark = pytest.mark.device
 
@@ -13,7 +14,7 @@ LOOP: list = []
 LOOP.append(LOOP)
 TERABYTE = np.broadcast_to(np.float32(1), (2**19, 2**19))
 HUGE = 10**5000  # Python refuses to write numbers of so many digits
-VALUES: tuple = (None, True, 0, 1, -1, 3, 2**31, 2**64, HUGE, 1.5, float("nan"), float("inf"), 1e300, "", "x", "FLOAT32", b"x", [], [1, 2], [1] * 9,
+VALUES: tuple = (None, True, 0, 1, -1, 3, 2**31, 2**64, HUGE, 1.5, float("nan"), float("inf"), 1e300, "", "x", "FLOAT32", b"x", [], [1], [3], [1, 2], [1] * 9,
           [2**40, 2**40], [-1], [HUGE], ["a"], [[1], [1, 2]], [None], (), {}, {"a": 1}, {1}, object(), type, ..., np.zeros(3), np.zeros(()),
           np.zeros((2, 0)), np.zeros(3, np.float32), np.array(["a"]), np.array([None]), np.int64(2), np.float16(1), range(3), slice(1),
           vkdml.DML_TENSOR_DATA_TYPE.FLOAT32, vkdml.DML_TENSOR_DATA_TYPE.UNKNOWN, dml.TensorFlags.NONE, LOOP, TERABYTE)
@@ -56,6 +57,13 @@ def directml(device):
     }.items()
     for field in (*gru, "ActivationDescCount"):
         yield field, lambda value, field=field: device.create_operator(vkdml.DML_GRU_OPERATOR_DESC(**gru | {field: value}))
+    lstm = {name: value for name, value in gru.items() if name != "LinearBeforeReset"} | {
+        "WeightTensor": tensor(1, 1, 16, 3), "RecurrenceTensor": tensor(1, 1, 16, 4), "ActivationDescs": gru["ActivationDescs"] + gru["ActivationDescs"][1:]}
+    for field, more in (("ClipThreshold", {"UseClipThreshold": True}), ("UseClipThreshold", {"ClipThreshold": 1}), ("CoupleInputForget", {})):
+        yield field, lambda value, field=field, more=more: device.create_operator(vkdml.DML_LSTM_OPERATOR_DESC(**lstm | more | {field: value}))
+    yield "activation type", lambda value: device.create_operator(vkdml.DML_GRU_OPERATOR_DESC(**gru | {
+        "ActivationDescs": [vkdml.DML_OPERATOR_DESC(value, activation) for activation in gru["ActivationDescs"]]}))
+    yield from {"cache_limit": lambda value: setattr(device, "cache_limit", value) or setattr(device, "cache_limit", 2**30)}.items()
     yield "activation", lambda value: device.create_operator(vkdml.DML_GRU_OPERATOR_DESC(**gru | {"ActivationDescs": (value, value)}))
     for field in ("DataType", "Sizes", "Flags", "DimensionCount", "Strides", "TotalTensorSizeInBytes", "GuaranteedBaseOffsetAlignment"):
         yield f"tensor {field}", lambda value, field=field: device.create_operator(vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC(
@@ -92,14 +100,32 @@ def pydirectml(device):
     }.items()
 
 
+def as_the_reference(*arrays, **attributes):
+    """vkdml.gru, which computes what the reference does, and refuses what the reference refuses and a float64 x."""
+    results = []
+    for compute in (reference.gru, vkdml.gru):
+        try:
+            results.append(compute(*arrays, **attributes)[0])
+        except vkdml.InvalidArgumentError as error:
+            results.append(error)
+    expected, result = results
+    if isinstance(result, Exception) and (isinstance(expected, Exception) or "the type of W" in str(result)):
+        raise result
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
 def numpy_functions(device):
-    arrays = [np.zeros(shape, np.float32) for shape in ((2, 1, 3), (1, 12, 3), (1, 12, 4))]
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in ((2, 1, 3), (1, 12, 3), (1, 12, 4))]
     for place, name in enumerate("xwr"):
-        yield name, lambda value, place=place: vkdml.gru(*[value if at == place else array for at, array in enumerate(arrays)])
+        yield name, lambda value, place=place: as_the_reference(*[value if at == place else array for at, array in enumerate(arrays)])
         yield f"layer {name}", lambda value, place=place: vkdml.GRU(*[value if at == place else array for at, array in enumerate(arrays)][1:])
     for name in ("b", "sequence_lens", "initial_h", "activations", "activation_alpha", "activation_beta", "clip", "direction", "layout",
-                 "linear_before_reset", "device", "options"):
-        yield name, lambda value, name=name: vkdml.gru(*arrays, **{name: value})
+                 "linear_before_reset"):
+        yield name, lambda value, name=name: as_the_reference(*arrays, **{name: value})
+    yield "alpha", lambda value: as_the_reference(*arrays, activations=["Elu", "Tanh"], activation_alpha=[value])
+    yield from {name: lambda value, name=name: vkdml.gru(*arrays, **{name: value}) for name in ("device", "options")}.items()
+    yield from {name: lambda value, name=name: vkdml.Options(**{name: value}) for name in ("parts", "schedule", "fused", "workspace_bytes")}.items()
     layer = vkdml.GRU(*arrays[1:])
     yield from {"warm_up": layer.warm_up, "batch": lambda value: layer.stream(batch=value), "call": layer}.items()
 
@@ -136,15 +162,24 @@ def torch_twins(device):
 @pytest.mark.family("faces; of the last two many values are taken, and compile something", first=3)
 @pytest.mark.parametrize("face", [directml, pydirectml, onnx, numpy_functions, torch_twins])
 def test_arguments_of_any_type(device, face):
+    """Numbers of numpy mean the same as Python's."""
     refused, others = [], []
+
+    def is_refused(name, call, value):
+        try:
+            call(value)
+        except vkdml.errors.VkdmlError as error:
+            refused.append(str(error))
+            return True
+        except Exception as error:
+            others.append(f"{name} of a {type(value).__name__}: {type(error).__name__}: {error}")
+
     for name, call in face(device):
         for value in (*VALUES, Unshown()):
-            try:
-                call(value)
-            except vkdml.errors.VkdmlError as error:
-                refused.append(str(error))
-            except Exception as error:
-                others.append(f"{name} of a {type(value).__name__}: {type(error).__name__}: {error}")
+            is_refused(name, call, value)
+        for value in (np.int64(0), np.int64(2), np.uint8(1)):
+            if is_refused(name, call, value) and not is_refused(name, call, value.item()):
+                others.append(f"{name} of a {type(value).__name__}: {refused[-1]}")
     assert not others, "\n".join(others)
     assert len(refused) > 100
     assert all(refused)

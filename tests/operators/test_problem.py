@@ -1,15 +1,17 @@
 """What a descriptor may say, and the error of each wrong one."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import vkdml
+from vkdml.operators import cells
 from vkdml.operators.header import descs
 from vkdml.operators.problem import from_desc
-from vkdml_lab.suite.support import FLOAT32, SIGMOID, TANH, UINT32, gru_desc, tensor
+from vkdml_lab.suite.support import FLOAT32, SIGMOID, TANH, UINT32, gru_desc, make_desc, tensor
 
 T = vkdml.DML_OPERATOR_TYPE
 DATA = vkdml.DML_TENSOR_DATA_TYPE
@@ -95,10 +97,16 @@ def test_tensor_of_4_gib():
         from_desc(gru_desc(2**20, 4, 256, 5))
 
 
-@pytest.mark.parametrize("clip", [math.nan, math.inf, -1.0])
+@pytest.mark.parametrize("clip", [math.nan, math.inf, -1.0, WORD])
 def test_wrong_clip(clip):
-    with pytest.raises(vkdml.InvalidArgumentError, match="clip: found .* expected a finite float32"):
+    with pytest.raises(vkdml.InvalidArgumentError, match="DML_GRU_OPERATOR_DESC: clip: found .* expected a finite float32"):
         from_desc(gru_desc(), clip)
+    lstm = make_desc(cells.LSTM, UseClipThreshold=True, ClipThreshold=clip)
+    for wrong in (lstm, replace(lstm, ClipThreshold=None)):
+        with pytest.raises(vkdml.InvalidArgumentError, match="DML_LSTM_OPERATOR_DESC: ClipThreshold: found .* expected a finite float32"):
+            from_desc(wrong)
+    assert from_desc(replace(lstm, UseClipThreshold=np.int64(0))).clip is None
+    assert from_desc(replace(lstm, ClipThreshold=0)).clip == 0
 
 
 @pytest.mark.parametrize("desc", [None, 3, tensor(1), vkdml.DML_OPERATOR_DESC(T.GRU, None)])

@@ -15,7 +15,7 @@ from ..engine.vulkan.store import Recent
 from ..engine.weights import Contents
 from ..errors import DeviceLostError, DriverError, InvalidArgumentError, shown
 from ..operators import element_types
-from ..operators.arguments import DEFAULT_ATTRIBUTES, describe, onnx_shape
+from ..operators.arguments import describe, onnx_shape, with_defaults
 from ..operators.cells import Cell
 from ..operators.checks import MAX_TENSOR_BYTES, element_strides
 from ..operators.float64 import RangeCheck
@@ -23,8 +23,7 @@ from ..operators.problem import LENGTHS, WEIGHTS, Problem, check_lengths, from_d
 from ..planning.options import Options
 from .directml.device import Device
 
-_MOST_NUMBERS = 64  # a larger array is no attribute
-SHAPES_KEPT = 64    # a session keeps the executions of so many shapes: each is a recording of commands
+SHAPES_KEPT = 64  # a session keeps the executions of so many shapes: each is a recording of commands
 _SHARED_KEPT = 256  # the session of the functions and of `run_node` keeps so many, for all operators together
 
 Arrays = Mapping[str, np.ndarray | None]
@@ -40,9 +39,7 @@ class Settings:
     def __init__(self, name: str, cell: Cell, attributes: Mapping[str, Any], wanted: Sequence[bool],
                  device: Device | int | str | None, options: Options) -> None:
         self.cell = cell
-        self.attributes = {**DEFAULT_ATTRIBUTES, **{  # with numpy's arrays and scalars as Python's lists and numbers
-            key: value.tolist() if isinstance(value, (np.ndarray, np.generic)) and value.size <= _MOST_NUMBERS else value
-            for key, value in attributes.items()}}
+        self.attributes = with_defaults(attributes)
         self.wanted = tuple(wanted)
         self._name, self.given_device, self.options = name, device, options
         self._device = open_device(name, device)  # refuses a wrong one before any call
@@ -188,7 +185,7 @@ def open_device(name: str, device: Device | int | str | None) -> Device:
         if device.gpu.driver.lost:
             raise DeviceLostError(device.gpu.driver.lost)
         return device
-    if not isinstance(device, (int, str, NoneType)):
+    if not isinstance(device, (int, np.integer, str, NoneType)):
         raise InvalidArgumentError(name, "device", type(device).__name__,
                                    "a Device, its index, UUID, PCI address, a part of its name or None")
     found = _devices.get(device)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidArgumentError, shown
-from .checks import OPERATOR_TYPES
+from .checks import OPERATOR_TYPES, is_one_of
 from .element_types import ElementType
 from .header import descs
 
@@ -153,7 +153,7 @@ def fuse(operator: str, field: str, desc: Any, element: ElementType) -> Parametr
     Raises InvalidArgumentError.
     """
     if isinstance(desc, descs.DML_OPERATOR_DESC):
-        row = BY_TYPE.get(desc.Type)
+        row = BY_TYPE[desc.Type] if is_one_of(desc.Type, BY_TYPE) else None
         if row is None:
             raise InvalidArgumentError(operator, f"{field}.Type", getattr(desc.Type, "name", desc.Type), _ALLOWED)
         if not isinstance(desc.Desc, row.desc):
@@ -194,12 +194,10 @@ def parameter(operator: str, field: str, value: object, is_divisor: bool = False
     return float(rounded)
 
 
-def check_clip(operator: str, clip: float | None) -> float | None:
-    """Check a bound on the inputs of activations (None: no bound) and round it to float32. Raises InvalidArgumentError."""
-    if clip is None:
-        return None
+def check_clip(operator: str, field: str, clip: float) -> float:
+    """Check a bound on the inputs of activations and round it to float32. Raises InvalidArgumentError."""
     if not isinstance(clip, numbers.Real) or not 0 <= clip <= MAX_FLOAT32:
-        raise InvalidArgumentError(operator, "clip", shown(clip), "a finite float32, 0 or more")
+        raise InvalidArgumentError(operator, field, shown(clip), "a finite float32, 0 or more")
     return float(np.float32(clip))
 
 

@@ -25,6 +25,14 @@ DEFAULT_ATTRIBUTES: dict[str, Any] = {
     "direction": "forward", "activations": None, "activation_alpha": None, "activation_beta": None, "clip": None,
     "linear_before_reset": False, "input_forget": False, "layout": 0,
 }
+_MOST_NUMBERS = 64  # a larger array is no attribute
+
+
+def with_defaults(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Add ONNX's defaults to attributes, and turn numpy's arrays and scalars into Python's lists and numbers."""
+    return DEFAULT_ATTRIBUTES | {
+        key: value.tolist() if isinstance(value, (np.ndarray, np.generic)) and value.size <= _MOST_NUMBERS else value
+        for key, value in attributes.items()}
 
 
 def convert(name: str, cell: Cell, arrays: Mapping[str, Any]) -> tuple[dict[str, np.ndarray | None], ElementType]:
@@ -119,8 +127,8 @@ def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], ele
 
     Inputs are described with the strides that their arrays have; outputs are packed.
 
-    name: how error messages name the operator. arrays, element: what `convert` returned. attributes: ONNX's, all of
-    DEFAULT_ATTRIBUTES. wanted: for each of the cell's outputs, whether the call asks for it.
+    name: how error messages name the operator. arrays, element: what `convert` returned. attributes: ONNX's, all
+    that `with_defaults` returns. wanted: for each of the cell's outputs, whether the call asks for it.
     Raises InvalidArgumentError for attributes and shapes that are wrong or do not fit each other.
     """
     direction, layout = attributes["direction"], attributes["layout"]
@@ -131,7 +139,8 @@ def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], ele
     for attribute in cell.flags.values():
         if not isinstance(attributes[attribute], int):
             raise InvalidArgumentError(name, attribute, shown(attributes[attribute]), "a whole number, of which 0 is false")
-    activation_table.check_clip(name, attributes["clip"])
+    if attributes["clip"] is not None:
+        activation_table.check_clip(name, "clip", attributes["clip"])
     sizes = _sizes(name, cell, arrays, layout, 2 if direction == "bidirectional" else 1)
     shapes, strides = {}, {}
     fields = {**{field: arrays[field] is not None for field in cell.inputs}, **dict(zip(cell.outputs, wanted))}

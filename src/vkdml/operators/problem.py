@@ -102,7 +102,7 @@ def from_desc(desc: Any, clip: float | None = None, element: ElementType | None 
     if all(tensors[field] is None for field in cell.outputs):
         raise InvalidArgumentError(name, " and ".join(cell.outputs), "None", "at least one output")
     if _check_bool(name, "UseClipThreshold", getattr(desc, "UseClipThreshold", False)):
-        clip = desc.ClipThreshold
+        clip = check_clip(name, "ClipThreshold", desc.ClipThreshold)
     return Problem(
         operator=name,
         element=element,
@@ -118,7 +118,7 @@ def from_desc(desc: Any, clip: float | None = None, element: ElementType | None 
         reverse=reverse,
         activations=_check_activations(name, cell, desc, len(reverse), element),
         flags={flag: _check_bool(name, flag, getattr(desc, flag)) for flag in cell.flags},
-        clip=check_clip(name, clip),
+        clip=None if clip is None else check_clip(name, "clip", clip),
     )
 
 
@@ -138,7 +138,7 @@ def _check_direction(operator: str, value: Any) -> tuple[bool, ...]:
 
 
 def _check_bool(operator: str, field: str, value: object) -> bool:
-    if not isinstance(value, int | np.bool_):
+    if not isinstance(value, int | np.integer | np.bool_):
         raise InvalidArgumentError(operator, field, shown(value), "True or False, or a whole number as in C, where 0 is false")
     return bool(value)
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from . import cells
-from .arguments import DEFAULT_ATTRIBUTES, convert_to, describe, typed_array
+from .arguments import DEFAULT_ATTRIBUTES, convert_to, describe, flat, typed_array, with_defaults
 from .cells import Cell
-from .problem import Problem, from_desc
+from .problem import LENGTHS, Problem, check_lengths, from_desc
 
 Arrays = Mapping[str, np.ndarray | None]
 
@@ -37,9 +37,10 @@ def _recurrent(cell: Cell, arguments: dict[str, Any]) -> list[np.ndarray]:
     given = {field: arguments.pop(cell.arguments[field], None) for field in cell.inputs}
     given["InputTensor"], element = typed_array(cell.kernel, cell, "InputTensor", given["InputTensor"])
     converted = convert_to(cell.kernel, cell, given["InputTensor"].dtype.newbyteorder("="), "InputTensor", given)
-    arrays = {field: None if array is None else np.ascontiguousarray(array) for field, array in converted.items()}
-    desc, shapes = describe(cell.kernel, cell, arrays, element, DEFAULT_ATTRIBUTES | arguments, [True] * len(cell.outputs))
-    problem = from_desc(desc, arguments.get("clip"), element)
+    attributes = with_defaults(arguments)
+    desc, shapes = describe(cell.kernel, cell, converted, element, attributes, [True] * len(cell.outputs))
+    problem = from_desc(desc, attributes["clip"], element)
+    arrays = {field: None if array is None else flat(array) for field, array in converted.items()}
     results = []
     for field, result in run(problem, arrays).items():
         results.append(np.empty(shapes[field]))
@@ -52,11 +53,12 @@ def run(problem: Problem, arrays: Arrays) -> dict[str, np.ndarray]:
     """Compute all outputs of a problem, also those that its descriptor leaves out. Returns float64 arrays in DirectML's sizes.
 
     arrays: by field name (InputTensor, WeightTensor, ...), with the memory layout that the problem's sizes and strides
-    describe, in any shape; optional ones may be missing or None.
+    describe, in any shape; optional ones may be missing or None. Raises InvalidArgumentError for a length below 0 or above T.
     """
     t, b, h = problem.steps, problem.batch, problem.hidden
     x = view(problem, arrays, "InputTensor", np.empty(0))[0]
-    lengths = view(problem, arrays, "SequenceLengthsTensor", np.full(b, t)).reshape(b).astype(np.int64)
+    lengths = view(problem, arrays, LENGTHS, np.full(b, t)).reshape(b).astype(np.int64)
+    check_lengths(problem.operator, lengths, t)
     sequence = np.zeros((t, problem.directions, b, h))
     last = np.zeros((len(problem.cell.outputs) - 1, 1, problem.directions, b, h))
     for direction, reverse in enumerate(problem.reverse):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
 
 from ..errors import InvalidArgumentError, shown
 
@@ -61,11 +63,14 @@ class Options:
         """Raises InvalidArgumentError for values that no device and no problem could have."""
         for name, (values, _) in OPTIONS.items():
             value = getattr(self, name)
-            is_right = value in values if isinstance(value, int) or not isinstance(values, range) else False
-            if value is not None and not is_right:
+            kind = type(values[0])
+            if isinstance(value, int | np.integer | np.bool_):
+                value = int(value)  # a range searches anything else one by one
+            if value is not None and not (isinstance(value, str if kind is str else int) and value in values):
                 allowed = (f"a whole number from {values[0]} to {values[-1]}" if isinstance(values, range)
                            else "True, False or None" if values is _BOOLS else "one of " + ", ".join(values))
                 raise InvalidArgumentError("Options", name, shown(value), allowed)
+            object.__setattr__(self, name, None if value is None else kind(value))
         if self.parts == 1 and self.schedule in (STEPPED, PERSISTENT):
             raise InvalidArgumentError("Options", "parts", 1, f"at least 2 for the schedule {self.schedule}")
 
@@ -73,7 +78,7 @@ class Options:
 class Option(NamedTuple):
     """values: those allowed besides None. of_tiling: reads a tiling's value; None if the option is a bound that all keep."""
 
-    values: Collection[Any]
+    values: Sequence[Any]
     of_tiling: Callable[[Any], Any] | None = None
 
 

@@ -1,6 +1,7 @@
 """PyDirectML's functions: its scripts run with another import, and what they compute is the reference's."""
 
 import inspect
+from enum import Enum
 
 import numpy as np
 import pytest
@@ -229,7 +230,7 @@ def test_arithmetic(graph):
     a, b = graph.input(x), graph.input(y)
     cases = {dml.add(a, b): x + y, dml.subtract(a, b): x - y, dml.multiply(a, b): x * y, a + b: x + y, a - b: x - y, a * b: x * y,
              dml.add(a, b, RELU): np.maximum(x + y, 0), a + 2: x + 2, 2 + a: x + 2, a - 0.5: x - 0.5, 1 - a: 1 - x, 3 * a: 3 * x,
-             a * np.float32(2): 2 * x, -a: -x, dml.identity(a): x, dml.identity(a, dml.ScaleBias(2, 1)): 2 * x + 1}
+             a * np.float32(2): 2 * x, a / 4: x / 4, -a: -x, dml.identity(a): x, dml.identity(a, dml.ScaleBias(2, 1)): 2 * x + 1}
     for result, expected in zip(graph.compute(*cases), cases.values(), strict=True):
         close(result[0, 0], expected)
 
@@ -308,5 +309,21 @@ def test_wrong_arguments_of_plain_operators(graph):
     wrong(lambda: dml.join([x], 4), "join: axis: found 4; expected a whole number from 0 to 3")
     wrong(lambda: dml.slice(x, [0] * 4, [1, 1, 4, 3], [1, 1, 0, 1]), r"InputWindowStrides\[2\]: found 0")
     wrong(lambda: dml.gather(x, i, 4, 1), "gather: axis: found 4")
-    with pytest.raises(TypeError):
-        x + "a"
+    wrong(lambda: x / 0, "ScaleBias.Scale: found inf; expected a finite float32")
+    for wrong_type in (lambda: x + "a", lambda: x / x, lambda: 2 / x):
+        with pytest.raises(TypeError):
+            wrong_type()
+
+
+def test_objects_take_no_other_attributes(graph):
+    x = graph.input(numbers(4, 3))
+    y = x + x
+    model = graph.build(y)
+    objects = [x, x.desc, *graph.bindings, *graph.device.compute(model, graph.bindings, [y]), graph.device, graph.builder, model,
+               dml.TensorPolicy.default, TANH, dml.GRUOutputs(x, x), dml.LSTMOutputs(x, x, x)]
+    classes = {cls for name in dml.__all__ if isinstance(cls := getattr(dml, name), type) and not issubclass(cls, Enum)}
+    assert {type(made) for made in objects} == classes - {dml.Dimensions, dml.ScaleBias}
+    for made in objects:
+        for name in ("expr", "mode", "recurrent"):
+            with pytest.raises(AttributeError):
+                setattr(made, name, 1)

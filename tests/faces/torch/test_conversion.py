@@ -1,7 +1,10 @@
 """What `convert` makes of a module as a whole: what it warns of, and copies."""
 
+import copy
+import functools
 import threading
 import warnings
+from types import MethodType
 
 import pytest
 
@@ -13,6 +16,7 @@ from torch.nn.utils import parametrizations, prune
 import vkdml
 import vkdml.torch as vt
 from tests.faces.torch.support import B, H, I, T, flat
+from vkdml.faces.torch import torch_operators
 
 pytestmark = pytest.mark.device
 
@@ -59,6 +63,85 @@ def test_attributes_that_replace_nothing_are_kept():
         warnings.simplefilter("error")
         twin = vt.convert(module)
     assert {"train", "_device", "mine"} <= set(vars(twin))
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.head = nn.LSTM(I, H), nn.Linear(H, 2)
+
+    def encode(self, x):
+        return self.encoder(x)[0]
+
+    def forward(self, x):
+        return self.head(self.encode(x))
+
+
+class Encoding:
+    def __init__(self, model):
+        self.model = model
+
+    def __call__(self, x):
+        return self.model.encoder(x)[0]
+
+
+def norm(module, name="weight_hh_l0"):
+    return parametrizations.weight_norm(module, name)
+
+
+def holding(encoder):
+    return lambda x: encoder(x)[0]
+
+
+EAGER = functools.partial(torch.compile, backend="eager")
+BOUND = {  # what is bound to a model's parts, by the attribute that it becomes
+    "compiled layer": lambda model: model.encoder.compile(backend="eager"),
+    "compiled model": lambda model: model.compile(backend="eager"),
+    "compiled, parametrized": lambda model: norm(model.encoder).compile(backend="eager"),
+    "compiled head": lambda model: norm(model.head, "weight").compile(backend="eager"),
+    "compiled, pruned": lambda model: prune.l1_unstructured(model.encoder, "weight_hh_l0", 0.5).compile(backend="eager"),
+    "OptimizedModule": lambda model: {"encoder": EAGER(model.encoder)},
+    "partial": lambda model: {"encode": functools.partial(Model.encode, model)},
+    "object": lambda model: {"encode": Encoding(model)},
+    "layer's forward": lambda model: {"run": model.encoder.forward, "encode": MethodType(lambda self, x: self.run(x)[0], model)},
+    "compiled forward": lambda model: {"forward": EAGER(model.forward)},
+    "compiled encode": lambda model: {"encode": EAGER(model.encode)},
+    "decorated": lambda model: {"forward": torch.no_grad()(model.forward)},
+    "closure": lambda model: {"encode": holding(model.encoder)},
+    "default": lambda model: {"encode": lambda x, encoder=model.encoder: encoder(x)[0]},
+}
+UNCOPIED = list(BOUND)[-5:]  # functions that deepcopy leaves to the original
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+@pytest.mark.parametrize("way", BOUND)
+def test_what_is_bound_to_a_module_runs_the_twin(way, inplace, monkeypatch):
+    model, x, runs = Model().eval(), torch.randn(T, B, I), []
+    for name, value in (BOUND[way](model) or {}).items():
+        setattr(model, name, value)
+    run = torch_operators._run
+    monkeypatch.setattr(torch_operators, "_run", lambda *arguments: runs.append(1) or run(*arguments))
+    with torch.no_grad():
+        expected = model(x)
+        if way in UNCOPIED and not inplace:
+            with pytest.raises(vkdml.InvalidArgumentError, match="convert: (forward|encode): found a function that runs the original"):
+                vt.convert(model)
+            assert type(model.encoder) is nn.LSTM
+            return
+        twin = vt.convert(model, inplace=inplace)
+        for own in [copy.deepcopy(twin)] * (way == "compiled layer") + [twin]:
+            runs.clear()
+            torch.testing.assert_close(own(x), expected, atol=1e-5, rtol=1e-5)
+            assert runs == [1]
+            for parameter in own.parameters():
+                parameter.mul_(0.5)
+            changed = own(x)
+            assert (changed - expected).abs().max() > 0.01
+        runs.clear()
+        torch.testing.assert_close(vt.unconvert(twin)(x), changed, atol=1e-5, rtol=1e-5)
+        assert not runs
+        if not inplace:
+            torch.testing.assert_close(model(x), expected)
 
 
 def with_last_output(module):

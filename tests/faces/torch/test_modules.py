@@ -54,7 +54,7 @@ def inputs(module, form):
     *itertools.product(SEQUENCES, (False, True), ["row", "packed", "packed, sorted", "view", "no rows"]),
     *itertools.product(CELLS, (False, True), ["batch", "row", "view", "no rows"])])
 def test_forms_of_inputs(kind, first, form):
-    more = {"bias": first} if kind in CELLS else {"num_layers": 2, "bidirectional": True, "batch_first": first}
+    more = {"bias": first} if kind in CELLS else {"num_layers": np.int64(2), "bidirectional": True, "batch_first": first}
     more |= {"nonlinearity": "relu"} if "RNN" in kind and form != "row" else {}
     module = (CELLS | SEQUENCES)[kind](I, H, **more)
     x, hx = inputs(module, form)

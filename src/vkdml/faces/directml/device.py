@@ -26,7 +26,7 @@ from ...errors import InvalidArgumentError, check_type, shown
 from ...operators import cells, graph_checks
 from ...operators import problem as problems
 from ...operators import table as operator_checks
-from ...operators.checks import unwrap_operator
+from ...operators.checks import is_one_of, unwrap_operator
 from ...operators.header.descs import DML_EXECUTION_FLAGS
 from ...operators.header.device_descs import DML_BINDING_TABLE_DESC, DML_FEATURE, DML_GRAPH_DESC
 from ...planning.device_info import DeviceInfo
@@ -36,12 +36,8 @@ from .compiled_operator import CompiledGraph, CompiledOperator, Named, Operator
 from .recorder import CommandRecorder
 
 
-def _opened_again(index: int, name: str, verify: float) -> Device:
-    return Device(select_again(index, name).index, verify=verify)
-
-
 def _checked_limit(name: str, limit: Any) -> int:
-    if type(limit) is not int or limit < 0:
+    if isinstance(limit, bool) or not isinstance(limit, int | np.integer) or limit < 0:
         raise InvalidArgumentError("Device", name, shown(limit), "a whole number of bytes")
     return int(limit)
 
@@ -84,9 +80,13 @@ class Device(Named):
     def _facts(self) -> str:
         return f"on {self.info.name}"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __getstate__(self) -> dict[str, Any]:
         """Let another process open the device of this index and name, or else of this name. It does not get the limits."""
-        return _opened_again, (self.info.index, self.info.name, self.verify), {"_name": self._name}
+        return {"index": self.info.index, "device": self.info.name, "verify": self.verify, "name": self._name}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.share, self._name = Share(state["verify"]), state["name"]
+        self.gpu = open_device(select_again(state["index"], state["device"]))
 
     @staticmethod
     def enumerate() -> list[DeviceInfo]:
@@ -186,7 +186,7 @@ class Device(Named):
         """
         check_type("compile_operator", "operator", operator, Operator)
         check_type("compile_operator", "options", options, Options)
-        if not isinstance(flags, int) or flags & ~sum(DML_EXECUTION_FLAGS):
+        if not is_one_of(flags, range(sum(DML_EXECUTION_FLAGS) + 1)):
             raise InvalidArgumentError("compile_operator", "flags", shown(flags), "DML_EXECUTION_FLAGS")
         return CompiledOperator(self.gpu, operator.problem, options, bool(self.verify))
 

@@ -59,13 +59,15 @@ class RecurrentNode:
         self._attributes.pop("output_sequence", None)  # Y is given exactly when the node names it
         in_order = [field for field in self.cell.arguments if field in self.cell.inputs]
         for kind, names, most in (("input", node.inputs, in_order), ("output", node.outputs, self.cell.outputs)):
-            if not any(names) or len(names) > len(most):
-                raise InvalidArgumentError(self.operator, kind, names, f"1 to {len(most)} names, at least one not empty")
+            if len(names) > len(most):
+                raise InvalidArgumentError(self.operator, kind, names, f"at most {len(most)} names")
         self._given = {field: name for field, name in zip(in_order, node.inputs) if name}
         self._made = {field: name for field, name in zip(self.cell.outputs, node.outputs) if name}
+        if (node.op_type, self._version) == ("GRU", 1) and "OutputSingleTensor" not in self._made:
+            raise InvalidArgumentError(self.operator, "output", node.outputs, "Y_h among them, as version 1 requires")
         self.fields = {**self._given, **self._made}  # names by DirectML field
         self.inputs, self.outputs = list(self._given.values()), list(self._made.values())
-        wanted = [bool(name) for name, _ in zip_longest(node.outputs, self.cell.outputs)]
+        wanted = [bool(name) or not self._made for name, _ in zip_longest(node.outputs, self.cell.outputs)]
         self.settings = Settings(self.operator, self.cell, self._attributes, wanted, device, options)
         self._left_out = dict.fromkeys(field for field in self.cell.inputs if field not in self._given)
         self.session, self._constants, self._declared = session, constants, list(declared[:2]) or [0, 0]
@@ -144,7 +146,7 @@ class RecurrentNode:
 def _version(node: GraphNode) -> int:
     """The version of the node's operator in an opset."""
     versions = _ATTRIBUTES[node.op_type]
-    if not isinstance(node.version, int) or node.version < min(versions):
+    if not isinstance(node.version, int | np.integer) or node.version < min(versions):
         raise InvalidArgumentError(str(node), "opset_version", node.version, f"a whole number from {min(versions)}")
     return max(version for version in versions if version <= node.version)
 

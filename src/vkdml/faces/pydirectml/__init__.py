@@ -8,6 +8,7 @@ docs/faces/pydirectml.md has whole scripts. Sources: Python/src/module.cpp and L
 from __future__ import annotations
 
 import inspect
+import math
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -74,7 +75,7 @@ NOT_FUSED = FusedActivation(OperatorType.INVALID)
 OutputOptions = IntEnum("OutputOptions", ["Both", "Sequence", "Single"], start=0)
 
 
-@dataclass
+@dataclass(slots=True)
 class GRUOutputs:
     """The outputs sequence {T, D, B, H} and single {1, D, B, H}; an empty Expression if output_options leaves one out."""
 
@@ -82,7 +83,7 @@ class GRUOutputs:
     single: Expression
 
 
-@dataclass
+@dataclass(slots=True)
 class LSTMOutputs(GRUOutputs):
     """The outputs of an LSTM: those of GRUOutputs, and cell_single {1, D, B, H}."""
 
@@ -326,7 +327,7 @@ def _method(function: Any, with_number: Any) -> Any:
     def method(self: Expression, other: Any) -> Expression:
         if isinstance(other, numbers.Real):
             return identity(self, ScaleBias(*with_number(float(other))))
-        return function(self, other) if isinstance(other, Expression) else NotImplemented
+        return function(self, other) if function and isinstance(other, Expression) else NotImplemented
 
     return method
 
@@ -334,7 +335,8 @@ def _method(function: Any, with_number: Any) -> Any:
 for _name, _function, _with_number in (
         ("add", add, lambda number: (1.0, number)), ("radd", add, lambda number: (1.0, number)),
         ("sub", subtract, lambda number: (1.0, -number)), ("rsub", subtract, lambda number: (-1.0, number)),
-        ("mul", multiply, lambda number: (number, 0.0)), ("rmul", multiply, lambda number: (number, 0.0))):
+        ("mul", multiply, lambda number: (number, 0.0)), ("rmul", multiply, lambda number: (number, 0.0)),
+        ("truediv", None, lambda number: (1 / number if number else math.inf, 0.0))):  # PyDirectML multiplies, too
     setattr(Expression, f"__{_name}__", _method(_function, _with_number))
 setattr(Expression, "__neg__", lambda self: identity(self, ScaleBias(-1.0, 0.0)))  # noqa: B010 (for type checkers)
 

@@ -1,7 +1,7 @@
 """PyDirectML's objects: tensors' descriptions and data, expressions, models built of them, and the device that computes them.
 
 The package's __init__ has the operators. Names, arguments and defaults are those of Python/src/module.cpp and model.h of
-microsoft/DirectML.
+microsoft/DirectML. As in PyDirectML, objects take no other attributes than their own.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class TensorPolicy:
     There are two: `default` is packed; `interleaved_channel` has dimension 1 innermost (sizes NCHW, memory NHWC).
     """
 
+    __slots__ = ("strides",)
     default: ClassVar[TensorPolicy]
     interleaved_channel: ClassVar[TensorPolicy]
 
@@ -154,6 +155,8 @@ class TensorData(np.ndarray):
     Source: PyDirectML's TensorData, which is always float32.
     """
 
+    __slots__ = ()
+
     def __new__(cls, data: Any) -> TensorData:
         try:
             with np.errstate(over="ignore"):
@@ -162,7 +165,7 @@ class TensorData(np.ndarray):
             raise InvalidArgumentError("pydirectml", "TensorData", str(error), "numbers") from None
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class Expression:
     """A tensor in a graph, made by `input_tensor` and the operators. Source: PyDirectML's and DirectMLX's Expression.
 
@@ -204,6 +207,8 @@ class Binding:
     integers cannot hold.
     """
 
+    __slots__ = ("expression", "memory")
+
     def __init__(self, expr: Expression, data: Any) -> None:
         self.expression = Expression.checked("Binding", "expr", expr)
         self.memory = self.expression.desc.to_memory("Binding", data)
@@ -220,8 +225,10 @@ class Device:
     Raises DriverError if there is no such device.
     """
 
+    __slots__ = ("device",)
+
     def __init__(self, use_gpu: bool = True, use_debug_layer: bool = False) -> None:
-        check_type("Device", "use_gpu", use_gpu, int)
+        check_type("Device", "use_gpu", use_gpu, int, np.integer, np.bool_)
         drivers = [None] if use_gpu else [info.index for info in VulkanDevice.enumerate() if info.is_cpu]
         if not drivers:
             raise DriverError("no Vulkan driver that runs on the CPU; on Debian and Ubuntu: apt-get install "
@@ -261,6 +268,8 @@ class Device:
 class GraphBuilder:
     """A graph of expressions, from which models are built. Source: PyDirectML's GraphBuilder, DirectMLX's Graph."""
 
+    __slots__ = ("_nodes", "device", "inputs")
+
     def __init__(self, device: Device) -> None:
         self.device = check_type("GraphBuilder", "device", device, Device).device
         self.inputs: set[str] = set()
@@ -299,6 +308,8 @@ class GraphBuilder:
 
 class Model:
     """A compiled graph, made by GraphBuilder.build. Source: PyDirectML's Model."""
+
+    __slots__ = ("_read", "builder", "execution", "outputs")
 
     def __init__(self, builder: GraphBuilder, nodes: Sequence[Node], outputs: Sequence[str]) -> None:
         self.builder = builder

@@ -1,28 +1,22 @@
-"""Twins of PyTorch's recurrent modules, and the conversion of modules to them."""
+"""Twins of PyTorch's recurrent modules."""
 
 from __future__ import annotations
 
-import copy
-import warnings
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.parametrize import is_parametrized, type_before_parametrizations
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
-from torch.overrides import TorchFunctionMode
 
 from ...engine.vulkan.driver import calls
-from ...errors import NothingOnDeviceWarning, TorchArgumentError, shown
+from ...errors import TorchArgumentError, shown
 from ..directml.device import Device
 from ..sessions import open_device, shapes_to_warm_up
 from .stacks import Form, Shape
-from .torch_operators import OPERATORS, OperatorCall, States, check_lengths, compiled_for, graph_stacks, twin_stacks, untraced
-
-Module = TypeVar("Module", bound=nn.Module)
-Training = Literal["refuse", "torch"]
+from .torch_operators import OPERATORS, OperatorCall, States, check_lengths, compiled_for, untraced
 
 
 class Twin(nn.Module):
@@ -71,11 +65,12 @@ class Twin(nn.Module):
         get, mode = vars(self).get, self._module.removesuffix("Cell")
         if mode == "RNN":
             mode = f"RNN_{self.nonlinearity.upper()}"
-        form = Form(mode, self._module, self.input_size, self.hidden_size, get("num_layers", 1), get("bidirectional", False))
-        for name, value in zip(form._fields[2:], form[2:]):
-            if not isinstance(value, int):
+        sizes = self.input_size, self.hidden_size, get("num_layers", 1), get("bidirectional", False)
+        for name, value in zip(Form._fields[2:], sizes):
+            if not isinstance(value, int | np.integer):
                 raise TorchArgumentError(self._module, name, shown(value), "what PyTorch made it")
-        return form
+        input_size, hidden_size, num_layers, bidirectional = map(int, sizes)
+        return Form(mode, self._module, input_size, hidden_size, num_layers, bool(bidirectional))
 
     def warm_up(self, T: int | Iterable[int] | None = None, B: int | Iterable[int] = 1, *, hx: bool = False,
                 packed: bool = False) -> None:
@@ -114,6 +109,10 @@ class Twin(nn.Module):
     def forget_device(self) -> None:
         """Remove the attributes that PyTorch's module does not have."""
         del self._vulkan_device, self._vulkan_index, self._trains_on_cpu, self.__module__
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what Module.compile() made, which computes with this object's parameters, as other modules do."""
+        return {name: value for name, value in super().__getstate__().items() if name != "_compiled_call_impl"}
 
     def __prepare_scriptable__(self) -> Any:
         raise TorchArgumentError(self._module, "torch.jit.script", "a converted module", "torch.jit.trace or torch.export")
@@ -261,134 +260,3 @@ class RNNCell(_Single, nn.RNNCell):
 
 TWINS: dict[type[nn.Module], type[nn.Module]] = {
     nn.GRU: GRU, nn.LSTM: LSTM, nn.RNN: RNN, nn.GRUCell: GRUCell, nn.LSTMCell: LSTMCell, nn.RNNCell: RNNCell}
-
-
-def convert(module: Module, device: Device | int | str | None = None, *, inplace: bool = False,
-            training: Training = "refuse") -> Module:
-    """Replace every GRU, LSTM, RNN, GRUCell, LSTMCell and RNNCell of a module by a twin that runs on a Vulkan device.
-
-    A twin is a subclass of the module's class, with the same parameters, arguments, results and state_dict. It takes tensors
-    on the CPU, or PackedSequences of them, of float32, float16, bfloat16 or float64. It runs in eval mode, and what it returns
-    has no gradient: `backward` through it raises an error. Parameters are packed at the first call, and again when they have
-    changed.
-
-    Args:
-        module: a recurrent module, or a model that contains some.
-        device: a Device, or an argument of Device().
-        inplace: change the module itself; by default a deep copy is changed.
-        training: what calls in training mode do: "refuse" raises an error, "torch" runs PyTorch's own forward on the CPU, with
-            dropout and gradients.
-
-    Returns:
-        The module with twins.
-
-    Raises:
-        TorchArgumentError: a module is scripted or traced, or of a subclass of a class that has a twin; the message names it.
-            Calls of twins raise it in training mode, and for tensors of wrong shapes, types or devices.
-        DriverError: no device, or the driver failed.
-
-    Warns with a NothingOnDeviceWarning where the module has no recurrent module.
-    """
-    _check_module("convert", module)
-    if training not in get_args(Training):
-        raise TorchArgumentError("convert", "training", shown(training), " or ".join(map(repr, get_args(Training))))
-    open_device("convert", device)  # refuses a wrong one before any change
-    for name, part in module.named_modules():
-        if isinstance(part, torch.jit.ScriptModule):
-            raise TorchArgumentError("convert", name or "module", "a scripted or traced module", "one that is not")
-        kind = type_before_parametrizations(part)
-        if isinstance(part, nn.RNNBase | nn.RNNCellBase) and kind not in (*TWINS, *TWINS.values()):
-            raise TorchArgumentError("convert", name or "module", f"{kind.__name__}, a subclass",
-                                       "one of " + ", ".join(cls.__name__ for cls in TWINS))
-    module = module if inplace else _copied(module)
-    for name, part in module.named_modules():
-        _change_class(name, part, TWINS)
-        if isinstance(part, Twin):
-            part.set_device(device)
-            part._trains_on_cpu = training == "torch"
-    if not any(isinstance(part, Twin) for part in module.modules()):
-        warnings.warn(f"convert: nothing of {type(module).__name__} runs on the Vulkan device: it has no module of "
-                      + ", ".join(cls.__name__ for cls in TWINS), NothingOnDeviceWarning, stacklevel=2)
-    return module
-
-
-def unconvert(module: Module) -> Module:
-    """Turn all twins in a module back into PyTorch's modules, in place. Parameters, hooks and settings stay.
-
-    Args:
-        module: a twin, or a model that contains some.
-
-    Returns:
-        The module.
-
-    Raises:
-        TorchArgumentError: it is no module.
-    """
-    _check_module("unconvert", module)
-    for name, part in module.named_modules():
-        if isinstance(part, Twin):
-            part.forget_device()
-            _change_class(name, part, {twin: original for original, twin in TWINS.items()})
-    return module
-
-
-def warm_up(module: nn.Module, T: int | Iterable[int] | None = None, B: int | Iterable[int] = 1, *, hx: bool = False,
-            packed: bool = False) -> None:
-    """Call `warm_up` of every twin in a module, with these lengths; cells get one step."""
-    _check_module("warm_up", module)
-    for part in module.modules():
-        if isinstance(part, Twin):
-            part.warm_up(T, B, hx=hx, packed=packed)
-
-
-def refresh(module: nn.Module) -> None:
-    """Copy and pack all parameters of twins or of an exported graph again at the next call.
-
-    You need it only after writes that PyTorch does not count: through `.data`, numpy or DLPack.
-    """
-    _check_module("refresh", module)
-    for owner in (*module.modules(), *module.parameters(), *module.buffers()):
-        (graph_stacks if isinstance(owner, Tensor) else twin_stacks).pop(owner, None)
-
-
-def _check_module(name: str, module: object) -> None:
-    if not isinstance(module, nn.Module):
-        raise TorchArgumentError(name, "module", type(module).__name__, "a torch.nn.Module")
-
-
-class _CopiesResults(TorchFunctionMode):
-    """A context in which copy.deepcopy also copies tensors that are results with gradients, which PyTorch refuses to copy."""
-
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if function is Tensor.__deepcopy__ and not args[0].is_leaf:
-            return args[0].detach().clone()
-        return function(*args, **(kwargs or {}))
-
-
-def _copied(module: Module) -> Module:
-    try:
-        with _CopiesResults():
-            return copy.deepcopy(module)
-    except Exception as error:  # raised by any part of the model
-        raise TorchArgumentError("convert", "module", f"{type(error).__name__}: {error}", "a module that copy.deepcopy copies; "
-                                 "inplace=True changes the module itself") from error
-
-
-def _change_class(name: str, part: nn.Module, classes: dict[type[nn.Module], type[nn.Module]]) -> None:
-    """Change a module's class. Methods that were replaced on the module are dropped, with a warning: they run its old class.
-
-    A parametrized module has a class of its own, with its parametrized tensors as properties: it gets another such class.
-    """
-    cls = type(part)
-    kind = classes.get(type_before_parametrizations(part))
-    if kind is None:
-        return
-    for mine in [mine for mine in vars(part) if not mine.startswith("__")]:
-        if mine in ("_call_impl", "_slow_forward") or getattr(kind, mine, None) is not getattr(nn.Module, mine, None):
-            delattr(part, mine)
-            warnings.warn(f"vkdml.torch: {name or 'module'}: {mine} was replaced on this module, and is its class's again: "
-                          "replace it after the conversion", stacklevel=3)
-    if is_parametrized(part):
-        own = {key: value for key, value in vars(cls).items() if key not in ("__dict__", "__weakref__")}
-        kind = type(cls.__name__, (kind,), own)
-    part.__class__ = kind
