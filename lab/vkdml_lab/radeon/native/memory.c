@@ -64,8 +64,10 @@ static u64 wait_until(Wave *w, int kind, int left) {
 
 static int overlap(const Pending *p, const Pending *q) {
     const u64 bytes = p->words > 1 ? 4 * p->words : p->i->size, others = q->words > 1 ? 4 * q->words : q->i->size;
+    const int own = is_scratch(p->i);  // each lane's
+    if (own != is_scratch(q->i)) return 0;
     for (int l = 0; l < MOST_LANES; l++)
-        for (int m = 0; p->mask >> l & 1 && m < MOST_LANES; m++)
+        for (int m = own ? l : 0, end = own ? l + 1 : MOST_LANES; p->mask >> l & 1 && m < end; m++)
             if (q->mask >> m & 1 && p->address[l] < q->address[m] + others && q->address[m] < p->address[l] + bytes) return 1;
     return 0;
 }
