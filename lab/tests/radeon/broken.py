@@ -35,7 +35,7 @@ from vkdml_lab.radeon import process
 from vkdml_lab.radeon.instructions import NAMES
 from vkdml_lab.suite.support import make_desc
 
-_WITHOUT_RESULT = {"nothing", "s_endpgm", "s_barrier", "buffer_gl0_inv", "buffer_gl1_inv"}  # and waits
+_WITHOUT_RESULT = {"nothing", "v_nop", "s_endpgm", "s_barrier", "buffer_gl0_inv", "buffer_gl1_inv"}  # and waits
 FLOAT16 = next(element for element in ELEMENT_TYPES if element.name == "float16")
 
 

@@ -46,6 +46,43 @@ def test_parts_that_have_no_room_give_up_and_are_right(drivers, resident):
     assert found.returncode == 0, found.stdout + found.stderr
 
 
+@pytest.fixture(scope="module")
+def waits(tmp_path_factory):
+    library = tmp_path_factory.mktemp("waits") / "waits.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers", "-o", library,
+                    Path(__file__).with_name("waits.c"), "-lvulkan"], check=True)
+    script = f"import ctypes; run = ctypes.CDLL('{library}').run; run.restype = ctypes.c_char_p; print(run(b'%s', %d))"
+    return lambda gpu, way, family: radeon("--gpu", gpu, "timeout", "300", "python", "-c", script % (way, family), budget="2000000")
+
+
+_COMPUTE, _GRAPHICS = 1, 0  # families of queues
+_WAYS = ["fences", "idle queue", "idle device", "semaphores", "timelines", "timeline of the host", "events", "event of the host", "times", "files"]
+
+
+@pytest.mark.family("on the emulated GPU", first=0)
+@pytest.mark.parametrize(("gpu", "way", "family"), [
+    *(("rx7900xtx", way, _COMPUTE) for way in _WAYS), ("rx6900xt", "idle queue", _COMPUTE), ("rx9070", "idle queue", _GRAPHICS)])
+def test_each_wait_ends_when_what_it_waits_for_is_done(drivers, waits, gpu, way, family):
+    found = waits(gpu, way, family)
+    assert (found.returncode, found.stdout) == (0, "None\n"), found.stdout + found.stderr
+
+
+@pytest.mark.family("on the emulated GPU", first=0)
+@pytest.mark.parametrize("family", [_COMPUTE, _GRAPHICS])
+def test_a_wait_that_nothing_ends_is_a_finding(drivers, waits, family):
+    found = waits("rx7900xtx", "event of nobody", family)
+    assert (found.returncode, found.stdout) == (1, "None\n"), found.stdout + found.stderr
+    assert "nothing ends a wait for memory" in found.stderr
+
+
+@pytest.mark.family("on the emulated GPU", first=0)
+@pytest.mark.parametrize("gpu", ["rx7900xtx", "rx6900xt", "rx9070"])
+def test_kernels_that_need_more_registers_than_there_are(drivers, gpu):
+    found = radeon("--gpu", gpu, "python", "-m", "lab.tests.radeon.spills")
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert all(map(int, re.search(r"(\d+) stores to scratch memory, (\d+) to shared memory", found.stdout).groups()))
+
+
 @pytest.mark.family("on the emulated GPU", first=0)
 @pytest.mark.parametrize("way", ["children"])
 def test_children_run_on_it_too(drivers, way):

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from lab.tests.radeon.wave import Wave, run_groups
+from lab.tests.radeon.wave import Wave, changed, run_groups
 from vkdml_lab.radeon import decoder
+from vkdml_lab.radeon.instructions import MEMORY
 
 
 @pytest.mark.parametrize(("texts", "expected"), [
@@ -42,8 +43,62 @@ def test_findings(texts, kind):
 WAITS = ["s_wait_kmcnt 0x0", "s_wait_dscnt 0x0", "s_wait_loadcnt 0x0", "s_wait_loadcnt_dscnt 0x3f00", "s_wait_loadcnt_dscnt 0x3f"]
 
 
+LOADS, SHARED, STORES, SCALARS = range(4)  # the queues
+ACCESSES = {  # every way to memory of the instruction table, and the queue that counts it
+    "scalar_load": ("s_load_b32 s8, s[0:1], 0x0", SCALARS), "scratch_load": ("scratch_load_b32 v1, off, off offset:4", LOADS),
+    "scratch_store": ("scratch_store_b32 off, v1, off offset:4", STORES),
+    "buffer_load": ("buffer_load_b32 v1, v2, s[0:3], 0 offen", LOADS), "buffer_store": ("buffer_store_b32 v1, v2, s[0:3], 0 offen", STORES),
+    "buffer_atomic": ("buffer_atomic_add_u32 v1, v2, s[0:3], 0 offen", STORES),
+    "buffer_atomic that returns": ("buffer_atomic_add_u32 v1, v2, s[0:3], 0 offen glc", LOADS),
+    "global_load": ("global_load_b32 v1, v[2:3], off", LOADS), "global_store": ("global_store_b32 v[2:3], v1, off", STORES),
+    "global_atomic": ("global_atomic_add_u32 v[2:3], v1, off", STORES), "ds_load": ("ds_load_b32 v1, v2", SHARED),
+    "ds_store": ("ds_store_b32 v2, v1", SHARED), "ds_atomic": ("ds_add_u32 v2, v1", SHARED)}
+COUNTERS = {
+    "s_waitcnt vmcnt(0)": {LOADS}, "s_waitcnt lgkmcnt(0)": {SHARED, SCALARS}, "s_waitcnt_vscnt null, 0x0": {STORES},
+    "s_waitcnt vmcnt(0) lgkmcnt(0)": {LOADS, SHARED, SCALARS}, "s_wait_loadcnt 0x0": {LOADS}, "s_wait_dscnt 0x0": {SHARED},
+    "s_wait_storecnt 0x0": {STORES}, "s_wait_kmcnt 0x0": {SCALARS}, "s_wait_loadcnt_dscnt 0x0": {LOADS, SHARED},
+    "s_wait_storecnt_dscnt 0x0": {STORES, SHARED}, "s_wait_idle": {LOADS, SHARED, STORES, SCALARS},
+    "s_nop 0": set(), "s_waitcnt vmcnt(1) lgkmcnt(1)": set(), "s_waitcnt_depctr depctr_vm_vsrc(0)": set()}
+
+
+@pytest.mark.parametrize("access", ACCESSES)
+@pytest.mark.parametrize("wait", COUNTERS)
+def test_each_access_is_counted_until_its_wait(access, wait):
+    assert {name.partition(" ")[0] for name in ACCESSES} == set(MEMORY)
+    text, queue = ACCESSES[access]
+    wave = Wave()
+    wave.s[126] = 0  # no lane takes part, which counts all the same
+    with changed(late=2):
+        assert wave.run(text) in (None, "FAULT")  # s_load, which has no lanes
+        assert wave.queued.tolist() == [int(queue == of) for of in range(4)]
+        assert wave.run(text, wait) in (None, "FAULT")
+    assert wave.queued.tolist() == [int(queue == of and queue not in COUNTERS[wait]) for of in range(4)]
+
+
+@pytest.mark.parametrize(("offset", "kind"), [(0, None), (4092, None), (4096, "OUTSIDE_SCRATCH"), (5, "MISALIGNED")])
+@pytest.mark.parametrize("late", [0, 1, 2])
+def test_scratch_memory_is_a_lanes_own(late, offset, kind):
+    """A lane loads what it stored last, which nothing waited for."""
+    wave, place = Wave(), f"off offset:{offset}"
+    wave.v[1], wave.v[2] = 5, 9
+    with changed(late=late):
+        assert wave.run(f"scratch_store_b32 off, v1, {place}", "s_mov_b32 exec_lo, 4", "v_mov_b32 v1, 7", f"scratch_store_b32 off, v1, {place}",
+                        "s_mov_b32 exec_lo, 12", f"scratch_load_b32 v2, off, {place}", "s_waitcnt vmcnt(0)") == kind
+    assert kind or wave.v[2, :5].tolist() == [9, 9, 7, 5, 9]
+
+
+@pytest.mark.parametrize("rdna", [2, 3])
+def test_shared_memory_by_the_lanes_number(rdna):
+    """Where compilers keep what registers have no room for: behind what m0 says."""
+    wave, (store, load) = Wave(), ("ds_write_addtid_b32", "ds_read_addtid_b32") if rdna == 2 else ("ds_store_addtid_b32", "ds_load_addtid_b32")
+    wave.v[1], wave.s[125] = np.arange(100, 164), 0x10100
+    assert wave.run(f"{store} v1 offset:8", f"{load} v2 offset:8", "v_mov_b32 v3, 0x108", "ds_load_b32 v3, v3 offset:4", "s_waitcnt lgkmcnt(0)") is None
+    assert (wave.v[2, :32].tolist(), set(wave.v[3, :32])) == ([*range(100, 132)], {101})
+
+
 @pytest.mark.parametrize(("load", "enough", "read"), [
     ("s_load_b32 s8, s[0:1], 0x0", [1, 0, 0, 0, 0], "s_mov_b32 s9, s8"), ("ds_load_b32 v1, v2", [0, 1, 0, 1, 0], "v_mov_b32 v3, v1"),
+    ("scratch_load_b32 v1, off, off", [0, 0, 1, 0, 1], "v_mov_b32 v3, v1"),
     ("buffer_load_b32 v1, off, s[0:3], null", [0, 0, 1, 0, 1], "v_mov_b32 v3, v1")])
 def test_each_wait_of_rdna_4_is_for_its_own_loads(load, enough, read):
     for wait, is_enough in zip(WAITS, enough, strict=True):

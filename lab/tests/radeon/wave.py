@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import struct
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -16,19 +17,35 @@ from vkdml_lab.radeon.structures import FINDINGS, NAMED, NOTED, SETTINGS, Instru
 
 KEEP_DENORMALS, FLUSH_DENORMALS = 0x30, 0  # of MODE
 _LDS_WORDS = 1 << 14
+_USUAL = SETTINGS | {"inexact": 0}
 
 
 @cache
 def library() -> ctypes.CDLL:
-    """The emulator, with functions that are exact."""
+    """The emulator, built once."""
     found = ctypes.CDLL(str(building.build(Path(tempfile.gettempdir()), Path(__file__).with_name("wave.c"))))
-    found.radeon_set(3, ctypes.c_long(0))
     found.radeon_run_groups.restype = ctypes.c_uint64
     return found
 
 
+def change(**settings: int) -> None:
+    """Sets how the GPU behaves from now on."""
+    for name, value in settings.items():
+        library().radeon_set(list(SETTINGS).index(name), ctypes.c_long(value))
+
+
+@contextmanager
+def changed(**settings: int) -> Iterator[None]:
+    """Sets how the GPU behaves in a block."""
+    change(**settings)
+    yield
+    change(**{name: _USUAL[name] for name in settings})
+
+
 class Wave:
-    """A wave's registers. v: words of vector registers by lanes; s: scalar ones; lds: of shared memory, by words."""
+    """A wave's registers. v: words of vector registers by lanes; s: scalar ones; lds: of shared memory, by words. queued: how many
+    accesses of each kind were under way before it ended.
+    """
 
     def __init__(self, width: int = 32) -> None:
         self.width = width
@@ -36,6 +53,7 @@ class Wave:
         self.s = np.zeros(128, np.uint32)
         self.scc = 0
         self.lds = np.zeros(_LDS_WORDS, np.uint32)
+        self.queued = np.zeros(4, np.uint32)
         register, _ = NAMED["exec"]
         self.s[register:register + width // 32] = 0xffffffff
 
@@ -44,7 +62,8 @@ class Wave:
         made = [instruction for text in (*texts, "s_endpgm") for instruction in decoder.program([(0, text)])]
         scc = ctypes.c_uint32(self.scc)
         found = library().radeon_run((Instruction * len(made))(*made), self.width, mode, *(
-            array.ctypes.data_as(ctypes.c_void_p) for array in (self.v, self.s)), ctypes.byref(scc), self.lds.ctypes.data_as(ctypes.c_void_p))
+            array.ctypes.data_as(ctypes.c_void_p) for array in (self.v, self.s)), ctypes.byref(scc), *(
+                array.ctypes.data_as(ctypes.c_void_p) for array in (self.lds, self.queued)))
         self.scc = scc.value
         return None if found < 0 else list(FINDINGS)[found]
 
@@ -62,8 +81,7 @@ def run_groups(text: str, groups: int, waves: int, memory: np.ndarray, **setting
             name, label = line.split()
             lines[n] = f"{name} {labels[label] - n - 1 & 0xffff}"
     made = decoder.program((4 * n, line) for n, line in enumerate(lines))
-    for name, value in settings.items():
-        library().radeon_set(list(SETTINGS).index(name), ctypes.c_long(value))
+    change(**settings)
     kinds = library().radeon_run_groups((Instruction * len(made))(*made), len(made), groups, waves,
                                         memory.ctypes.data_as(ctypes.c_void_p), memory.nbytes)
     return {kind for bit, kind in enumerate(FINDINGS) if kinds >> bit & 1} - NOTED

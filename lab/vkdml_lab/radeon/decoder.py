@@ -16,7 +16,8 @@ _SIGNS = [(re.compile(pattern), MODIFIERS[name]) for pattern, name in (
 # Of memory: the bytes of an element, and the words
 _SIZES = {"b8": (1, 1), "u8": (1, 1), "i8": (1, 1), "b16": (2, 1), "u16": (2, 1), "i16": (2, 1),
           **{f"b{32 * words}": (4, words) for words in (1, 2, 3, 4, 8, 16)}}
-_MEMORY = re.compile(r"(buffer|global|scratch|ds|s)_(?:buffer_)?(load|store|atomic)_(2addr_)?(stride64_)?(d16_)?(hi_)?(\w+)")
+_MEMORY = re.compile(r"(buffer|global|scratch|ds|s)_(?:buffer_)?(load|store|atomic)_"
+                     r"(addtid_)?(2addr_)?(stride64_)?(d16_)?(hi_)?(\w+)")
 # RDNA 2 and RDNA 4 say the same with other names (their own "Instruction Set Architecture Reference Guide")
 _OTHER_NAMES = [(re.compile(old), new) for old, new in (
     (r"_dword(?:x(\d+))?$", lambda found: f"_b{32 * int(found[1] or 1)}"),
@@ -34,6 +35,8 @@ _OTHER_NAMES = [(re.compile(old), new) for old, new in (
 _COUNTS = {"vmcnt": 0, "loadcnt": 0, "lgkmcnt": 1, "dscnt": 1, "vscnt": 2, "storecnt": 2, "kmcnt": 3}
 # RDNA 4's scopes: accesses of other cores' values pass their core's cache
 _SCOPES = {"": 0, "SCOPE_CU": 0, "SCOPE_DEV": FLAGS["GLC"], "SCOPE_SYS": FLAGS["GLC"]}
+# What sets the base of scratch memory, and a program's last words
+_IGNORED = re.compile(r"s_setreg_b32 hwreg\(HW_REG_FLAT_SCR_|s_sendmsg sendmsg\(MSG_DEALLOC_VGPRS\)")
 # Parts of registers that its instructions select ("SDWA"): the first bit, and how many
 _PARTS = {"DWORD": (0, 0), "WORD_0": (0, 16), "WORD_1": (16, 16), **{f"BYTE_{n}": (8 * n, 8) for n in range(4)}}
 _UNUSED = {"UNUSED_PAD": 0, "UNUSED_PRESERVE": FLAGS["KEEPS"]}
@@ -69,7 +72,7 @@ def instruction(text: str, pc: int = 0) -> Instruction:
         name = old.sub(new, name)
     made, modifiers = Instruction(pc=pc), {word.partition(":")[0]: word.partition(":")[2] for word in words if word}
     try:
-        if name in table.IGNORED or re.match(r"s_setreg_b32 hwreg\(HW_REG_FLAT_SCR_", text):  # the base of scratch memory
+        if name in table.IGNORED or _IGNORED.match(text):
             made.op = table.NUMBERS["nothing"]
         elif name.startswith("s_wait"):
             _wait(made, name, rest)
@@ -125,12 +128,14 @@ def _select(made: Instruction, modifiers: dict[str, str]) -> None:
 
 def _wait(made: Instruction, name: str, rest: str) -> None:
     counts = {kind: int(count) for kind, count in re.findall(r"(\w+)\((\d+)\)", rest) if kind != "expcnt"}
-    number = 0 if "(" in rest else int(rest.rpartition(" ")[2], 0)
+    number = 0 if "(" in rest or not rest else int(rest.rpartition(" ")[2], 0)
     made.op = table.NUMBERS["s_waitcnt_depctr" if name == "s_waitcnt_depctr" else "s_waitcnt"]
     if name == "s_waitcnt_depctr":  # of its fields vm_vsrc alone matters to what memory does
         made.immediate[0] = counts.get("depctr_vm_vsrc", 7) << 2 if counts else number
         return
-    if name != "s_waitcnt":  # one count or, of RDNA 4, two
+    if name == "s_wait_idle":
+        counts = dict.fromkeys(_COUNTS, 0)
+    elif name != "s_waitcnt":  # one count or, of RDNA 4, two
         *first, last = name.split("_")[2:]
         counts = {last: number & 63, **dict.fromkeys(first, number >> 8)}
     made.immediate[:] = [63] * 4
@@ -178,15 +183,17 @@ def _memory(made: Instruction, name: str, parts: list[str], modifiers: dict[str,
     found = _MEMORY.fullmatch(f"ds_atomic_{name[3:]}" if name.startswith("ds_") and name[3:] in table.ATOMICS else name)
     if not found:
         raise ValueError("its name")
-    space, way, two, stride, d16, high, kind = found.groups()
+    space, way, by_lane, two, stride, d16, high, kind = found.groups()
     made.op = table.NUMBERS["scalar_load" if space == "s" else f"{space}_{way}"]
     made.size, count = (4, 1) if way == "atomic" else _SIZES[kind]
     scope, hint = _SCOPES[modifiers.pop("scope", "")], modifiers.pop("th", "")
     passes = _flag(modifiers, "glc") | (FLAGS["GLC"] * (hint == "TH_ATOMIC_RETURN") if way == "atomic" else scope)
     made.flags = passes * (space != "s") | FLAGS["KEEPS"] * bool(d16)  # a core's cache, which has no scalars
-    made.flags |= FLAGS["SIGNED"] * (kind[0] == "i") | FLAGS["TWO"] * bool(two)
+    made.flags |= FLAGS["SIGNED"] * (kind[0] == "i") | FLAGS["TWO"] * bool(two) | FLAGS["BY_LANE"] * bool(by_lane)
     scale = (64 if stride else 1) * 4 * count if two else 1
     made.immediate[:2] = [int(modifiers.pop(one, "0"), 0) * scale for one in ("offset0" if two else "offset", "offset1")]
+    if by_lane:  # behind what m0 says
+        parts = ["m0", *parts] if way == "store" else [*parts, "m0"]
     if (way == "store" and space != "buffer") or (way == "atomic" and space == "ds"):  # the address stands first
         parts[:2] = parts[1], parts[0]
     made.to = operand(parts[0])

@@ -154,16 +154,17 @@ BRANCH = {"s_branch": "1", "s_cbranch_scc0": "!w->scc", "s_cbranch_scc1": "w->sc
 
 # "SOPP Instructions" and what goes across lanes or to memory: native/waves.c and native/memory.c have each by its name
 _CONTROL = ["s_endpgm", "s_barrier", "s_waitcnt", "s_waitcnt_depctr", "s_getpc_b64", "buffer_gl0_inv", "buffer_gl1_inv"]
-_LANES = ["v_readfirstlane_b32", "v_readlane_b32", "v_writelane_b32", "v_swap_b32"]
-_MEMORY = ["scalar_load", "scratch_load", "scratch_store",
-           *(f"{space}_{way}" for space in ("buffer", "global", "ds") for way in ("load", "store", "atomic"))]
+_LANES = ["v_readfirstlane_b32", "v_readlane_b32", "v_writelane_b32", "v_swap_b32", "v_nop"]
+_MATRICES = ["v_wmma_f32_16x16x16_f16", "v_wmma_f32_16x16x16_bf16"]  # native/matrices.c
+MEMORY = ["scalar_load", "scratch_load", "scratch_store",
+          *(f"{space}_{way}" for space in ("buffer", "global", "ds") for way in ("load", "store", "atomic"))]
 # "SOPP Instructions" of which a program's results do not depend: hints, and pauses
-IGNORED = {"s_nop", "s_clause", "s_delay_alu", "s_sleep", "s_sendmsg", "s_setprio", "s_inst_prefetch",
-           "s_set_inst_prefetch_distance", "s_code_end", "s_icache_inv", "s_wait_idle", "s_barrier_wait", "v_nop"}
+IGNORED = {"s_nop", "s_clause", "s_delay_alu", "s_sleep", "s_setprio", "s_inst_prefetch",
+           "s_set_inst_prefetch_distance", "s_code_end", "s_icache_inv", "s_barrier_wait"}
 
 _SHAPES: dict[str, dict[str, str]] = {
     "VECTOR": VECTOR, "WIDE": WIDE, "CARRYING": CARRYING, "COMPARING": COMPARING, "SCALAR": SCALAR,
-    "BRANCH": BRANCH, "OTHER": dict.fromkeys([*_CONTROL, *_LANES, *_MEMORY, "nothing"], "")}
+    "BRANCH": BRANCH, "OTHER": dict.fromkeys([*_CONTROL, *_LANES, *_MATRICES, *MEMORY, "nothing"], "")}
 NUMBERS = {name: number for number, name in enumerate(name for table in _SHAPES.values() for name in table)}
 NAMES = list(NUMBERS)
 ATOMICS = {name: number for number, name in enumerate(ATOMIC)}

@@ -9,22 +9,27 @@ from typing import Any
 KINDS = {"VECTOR": 1, "SCALAR": 2, "CONSTANT": 3}  # of operands; 0: there is none
 VECTOR, SCALAR, CONSTANT = KINDS.values()
 # Scalar registers with names: their numbers in the machine code, and words
-NAMED = {"vcc": (106, 2), "vcc_lo": (106, 1), "vcc_hi": (107, 1), "ttmp7": (115, 1), "ttmp9": (117, 1), "null": (124, 1),
-         "m0": (125, 1), "exec": (126, 2), "exec_lo": (126, 1), "exec_hi": (127, 1), "scc": (253, 1), "src_scc": (253, 1)}
+NAMED = {"vcc": (106, 2), "vcc_lo": (106, 1), "vcc_hi": (107, 1), "ttmp7": (115, 1), "ttmp8": (116, 1), "ttmp9": (117, 1),
+         "null": (124, 1), "m0": (125, 1), "exec": (126, 2), "exec_lo": (126, 1), "exec_hi": (127, 1), "scc": (253, 1),
+         "src_scc": (253, 1)}
 # How an operand is read. HALF: it is a float16, and a float32 in between
 MODIFIERS = {name: 1 << bit for bit, name in enumerate(["NEG", "ABS", "HALF"])}
-# Of a vector instruction's result, then of an access to memory. KEEPS: the bits beside those that it writes
+# Of a vector instruction's result, then of an access to memory. KEEPS: the bits beside those that it writes. BY_LANE: a lane's
+# number is in its address
 FLAGS = {name: 1 << bit for bit, name in enumerate([
-    "CLAMP", "TIMES2", "TIMES4", "HALVED", "KEEPS", "DUAL", "SETS_EXEC", "GLC", "TWO", "SIGNED"])}
+    "CLAMP", "TIMES2", "TIMES4", "HALVED", "KEEPS", "DUAL", "SETS_EXEC", "GLC", "TWO", "SIGNED", "BY_LANE"])}
 # What may be wrong beside numbers; the texts are shown. The last three end a dispatch
 FINDINGS = {
     "EARLY_READ": "a register is read before its load is waited for",
     "EARLY_WRITE": "a register is written before its load is waited for",
+    "EARLY_PRODUCT": "matrices are multiplied right after the product of matrices that is one of them, with nothing between",
+    "UNLIKE_LANES": "lanes that have to hold the same numbers of a matrix do not",
     "UNWRITTEN_VECTOR": "a vector register is read that was never written",
     "UNWRITTEN_SCALAR": "a scalar register is read that was never written",
     "UNWRITTEN_LDS": "shared memory is read that was never written",
     "OUTSIDE_BUFFER": "an access outside of a buffer",
     "OUTSIDE_LDS": "an access outside of the shared memory",
+    "OUTSIDE_SCRATCH": "an access outside of the scratch memory that the driver reserved",
     "OUTSIDE_REGISTERS": "a register that the wave does not have",
     "MISALIGNED": "a misaligned access",
     "LDS_RACE": "waves access a word of shared memory, and nothing orders them",

@@ -19,6 +19,7 @@ static struct { u64 va, end; int has_flags; } looked_at[16];  // buffers that ar
 static int looked_count;
 
 static int is_shared(const Instruction *i) { return i->op >= OP_ds_load; }
+static int is_scratch(const Instruction *i) { return i->op == OP_scratch_load || i->op == OP_scratch_store; }
 static int is_atomic(const Instruction *i) {
     return i->op == OP_buffer_atomic || i->op == OP_global_atomic || i->op == OP_ds_atomic;
 }
@@ -42,7 +43,8 @@ static void find_over(const Wave *w, int in_group, u64 *over) {
         for (int n = 0; n < q->count; n++) {
             const Pending *p = q->of[n];
             u64 *until = &over[kind_of(p)];
-            if (p->stamp && !(in_group && p->sent) && p->stamp >> TIME <= *until) *until = (p->stamp >> TIME) - 1;
+            const u64 when = p->stamp >> TIME;  // 0 of scratch memory, which is the wave's own
+            if (when && !(in_group && p->sent) && when <= *until) *until = when - 1;
         }
 }
 

@@ -1,16 +1,17 @@
 // What lies between the driver and the "noop drm shim", which answers as the kernel would but executes nothing: memory with its
-// addresses, submissions, which another thread executes in their order, and the objects that tell of their end.
+// addresses, and submissions, which another thread executes in their order.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/ioctl.h>
 #include <sys/stat.h>
 
-enum { GEM_CLOSE = 0x09, GET_CAP = 0x0c, CREATE = 0x40, INFO = 0x45, MMAP = 0x41, SUBMIT = 0x44, VA = 0x48, SYNC_CREATE = 0xbf,
-       SYNC_DESTROY = 0xc0, SYNC_WAIT = 0xc3, SYNC_SIGNAL = 0xc5, MAPS = 1, REPLACES = 4, ADDFB2_MODIFIERS = 0x10,
-       IP_INFO = 0x02, DEVICE_INFO = 0x16 };
-enum { CHUNK_COMMANDS = 1, CHUNK_SIGNAL = 9, WAIT_ALL = 1, MOST = 1 << 16, RING = 1024, MOST_FILES = 1024 };
+enum { GEM_CLOSE = 0x09, GET_CAP = 0x0c, CREATE = 0x40, MMAP = 0x41, SUBMIT = 0x44, INFO = 0x45, WAIT_BUFFER = 0x47, VA = 0x48,
+       WAIT_SUBMISSION = 0x49, WAIT_FENCES = 0x52, FENCE_TO_HANDLE = 0x54, MAPS = 1, REPLACES = 4, ADDFB2_MODIFIERS = 0x10,
+       IP_INFO = 0x02, DEVICE_INFO = 0x16, SYNC_FILE_MERGE = 3 };
+enum { CHUNK_COMMANDS = 1, CHUNK_WAIT = 4, CHUNK_SIGNAL, CHUNK_TIMELINE_WAIT = 8, CHUNK_TIMELINE_SIGNAL, MOST = 1 << 16, RING = 1024,
+       MOST_FILES = 1024 };
 #define SHIM_FILE "/memfd:shim mem"
-#define NEVER ~0ull
+#define WAIT_FOR_SUBMISSION 5000000000ull  // ns, as long as the kernel's
 #define MOST_BYTES (3ull << 30)  // the shim has one more, and no way to say that there is none left
 
 // The kernel's structures (amdgpu_drm.h, drm.h), as far as they are looked at
@@ -19,19 +20,15 @@ typedef struct { u32 id, words; void *data; } Chunk;
 typedef struct { u32 context, list, chunks, flags; Chunk **at; } Submission;  // answers with its number
 typedef struct { u32 pad, flags; u64 va; u32 bytes, type, instance, ring; } Commands;
 typedef struct { u32 handle, flags; u64 point; } Signal;
-typedef struct { u32 *handles; i64 until; u32 count, flags, first; } Wait;
-typedef struct { u32 *handles, count; } Handles;
+typedef struct { u64 of, until; } IdleWait;
+typedef struct { char name[32]; int other, merged; } Merge;
 typedef struct { u64 to; u32 bytes, query; } Question;
 
 static struct { u8 *host; u64 size; } buffers[MOST];
 static u64 allocated;                              // bytes of all buffers, of which there are MOST_BYTES
 static Range ranges[MOST];
 static int range_count, has_thread;
-static struct { u8 exists; u64 submission; } syncs[MOST];  // signaled when that submission is over: 0 was, NEVER is not made
-static u64 submissions, over;                      // numbers of the last that came, and of the last that was executed
 static Commands waiting[RING];                     // of each submission
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
 static Range *range_of(u64 va, u64 bytes) {
     static __thread int last;
@@ -79,57 +76,43 @@ static void in_child(void) {  // the thread is not in it; what was submitted bef
     renew_memory();
 }
 
-static int wait_change(i64 until) {  // 0 when the time is over
-    const struct timespec t = {until / 1000000000, until % 1000000000};
-    return pthread_cond_clockwait(&changed, &lock, CLOCK_MONOTONIC, &t) != ETIMEDOUT;
-}
-
 static void wait_until_idle(void) {
     while (has_thread && over < submissions) wait_change(INT64_MAX);
 }
 
-static int wait_for(Wait *wait) {
-    do {
-        u32 done = 0;
-        for (u32 n = 0; n < wait->count; n++)
-            if (syncs[wait->handles[n] % MOST].submission <= over) wait->first = n, done++;
-        if (done == wait->count || (done && !(wait->flags & WAIT_ALL))) return 0;
-    } while (wait_change(wait->until));
-    errno = ETIME;
-    return -1;
-}
-
-static int sync_call(u32 number, void *argument) {
-    static u32 made;
-    const Handles *h = argument;
-    u32 *words = argument;
-    if (number == SYNC_WAIT) return wait_for(argument);
-    if (number == SYNC_CREATE) {
-        do made = made % (MOST - 1) + 1; while (syncs[made].exists);
-        syncs[made].exists = 1, syncs[made].submission = words[1] & 1 ? 0 : NEVER;
-        words[0] = made;
-    } else if (number == SYNC_DESTROY)
-        syncs[words[0] % MOST].exists = 0;
-    else
-        for (u32 n = 0; n < h->count; n++)
-            syncs[h->handles[n] % MOST].submission = number == SYNC_SIGNAL ? 0 : NEVER;
-    pthread_cond_broadcast(&changed);
+// Until a submission is over, or all that came so far are. Answers whether the time was over before
+static int wait_idle(u64 submission, IdleWait *wait) {
+    const i64 until = wait->until > INT64_MAX ? INT64_MAX : (i64)wait->until;
+    while (over < submission && wait_change(until)) {}
+    wait->of = over < submission;
     return 0;
 }
 
-static void submit(Submission *s) {
+static int submit(Submission *s) {
+    for (u32 n = 0; n < s->chunks; n++) {
+        const Chunk *chunk = s->at[n];
+        const int is_timeline = chunk->id == CHUNK_TIMELINE_WAIT, size = is_timeline ? sizeof(Signal) : sizeof(u32);
+        for (u32 k = 0; (is_timeline || chunk->id == CHUNK_WAIT) && k < chunk->words * 4 / size; k++) {
+            const Signal *waits = (Signal *)((u8 *)chunk->data + k * size);
+            const u64 point = is_timeline ? waits->point : 0, until = nanoseconds() + WAIT_FOR_SUBMISSION;
+            if (wait_for(&waits->handle, &point, 1, WAIT_FOR_SUBMIT | WAIT_AVAILABLE, (i64)until, &(u32){0})) return -1;
+        }
+    }
     for (u32 n = 0; n < s->chunks; n++) {  // the commands stand first
         const Chunk *chunk = s->at[n];
-        const Signal *signals = chunk->data;
+        const int is_timeline = chunk->id == CHUNK_TIMELINE_SIGNAL, size = is_timeline ? sizeof(Signal) : sizeof(u32);
         if (chunk->id == CHUNK_COMMANDS) {
             while (submissions - over == RING) wait_change(INT64_MAX);
             waiting[submissions++ % RING] = *(Commands *)chunk->data;
         }
-        for (u32 k = 0; chunk->id == CHUNK_SIGNAL && k < chunk->words * 4 / sizeof *signals; k++)
-            syncs[signals[k].handle % MOST].submission = submissions;
+        for (u32 k = 0; (is_timeline || chunk->id == CHUNK_SIGNAL) && k < chunk->words * 4 / size; k++) {
+            const Signal *signal = (Signal *)((u8 *)chunk->data + k * size);
+            add_point(signal->handle, is_timeline ? signal->point : 0, submissions);
+        }
     }
     *(u64 *)s = submissions;
     pthread_cond_broadcast(&changed);
+    return 0;
 }
 
 typedef int Call(int, unsigned long, ...);
@@ -177,9 +160,12 @@ static int locked_call(int fd, unsigned long kind, void *argument, Call *next) {
     pthread_t thread;
     if (!has_thread) has_thread = !pthread_create(&thread, NULL, executes, NULL);
     if (number == GET_CAP && *(u64 *)argument == ADDFB2_MODIFIERS) return ((u64 *)argument)[1] = 0;  // the shim would print
-    if (number >= SYNC_CREATE && number <= SYNC_SIGNAL) return sync_call(number, argument);
+    if (number >= SYNC_CREATE && number <= SYNC_TO_EVENT) return sync_call(number, argument);
+    if (number == WAIT_SUBMISSION) return wait_idle(((IdleWait *)argument)->of, argument);
+    if (number == WAIT_BUFFER) return wait_idle(submissions, argument);
+    if (number == WAIT_FENCES || number == FENCE_TO_HANDLE) return fails(ENOSYS);
     if (number == GEM_CLOSE) close_buffer(*(u32 *)argument);
-    if (size > MOST_BYTES || allocated + size > MOST_BYTES) return errno = ENOMEM, -1;
+    if (size > MOST_BYTES || allocated + size > MOST_BYTES) return fails(ENOMEM);
     const int result = next(fd, kind, argument);
     const Mapping *m = argument;
     if (result) return result;
@@ -188,14 +174,15 @@ static int locked_call(int fd, unsigned long kind, void *argument, Call *next) {
     if (number == CREATE) buffers[*(u32 *)argument % MOST].size = size, buffers[*(u32 *)argument % MOST].host = NULL;
     if (number == VA && (m->operation == MAPS || m->operation == REPLACES)) map(fd, m, next);
     else if (number == VA) unmap(m->address & ADDRESS, m->size);
-    if (number == SUBMIT) submit(argument);
-    return result;
+    return number == SUBMIT ? submit(argument) : result;
 }
 
 __attribute__((visibility("default"))) int ioctl(int fd, unsigned long kind, void *argument) {
     static Call *next;
     if (!next) next = (Call *)dlsym(RTLD_NEXT, "ioctl");
-    if (_IOC_TYPE(kind) != 'd' || !getenv("VKDML_RADEON")) return next(fd, kind, argument);
+    if (!getenv("VKDML_RADEON")) return next(fd, kind, argument);
+    if (_IOC_TYPE(kind) == '>' && _IOC_NR(kind) == SYNC_FILE_MERGE) return ((Merge *)argument)->merged = dup(fd), 0;
+    if (_IOC_TYPE(kind) != 'd') return next(fd, kind, argument);
     pthread_mutex_lock(&lock);
     const int result = locked_call(fd, kind, argument, next), error = errno;
     pthread_mutex_unlock(&lock);

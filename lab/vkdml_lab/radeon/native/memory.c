@@ -2,10 +2,22 @@
 // kind come back in their order, scalar loads in any; stores are done in any order but to the same words.
 static int is_time(void) { return !settings.late || (settings.late == 1 && draw() & 1); }
 
+// Memory of a lane's own, where its registers are too few
+static void perform_scratch(Wave *w, Pending *p) {
+    p->stamp = 1;
+    for (int l = 0; l < w->width; l++)
+        for (u32 k = 0; p->mask >> l & 1 && k < p->words; k++) {
+            u8 *at = (u8 *)&w->scratch[p->address[l] / 4 + k][l] + p->address[l] % 4;
+            if (p->loads) p->data[k][l] = 0, memcpy(&p->data[k][l], at, p->i->size);
+            else memcpy(at, &p->data[k][l], p->i->size);
+        }
+}
+
 static void perform(Wave *w, Pending *p) {  // reads or writes memory
     Instruction *i = p->i;
     View view = {0};
     if (p->stamp) return;
+    if (is_scratch(i)) return perform_scratch(w, p);
     set_time(w, p);
     const Queue *shared = &w->queues[SHARED];
     for (int n = 0; is_shared(i) && n < shared->count && shared->of[n] != p; n++) perform(w, shared->of[n]);  // in their order
@@ -52,8 +64,10 @@ static u64 wait_until(Wave *w, int kind, int left) {
 
 static int overlap(const Pending *p, const Pending *q) {
     const u64 bytes = p->words > 1 ? 4 * p->words : p->i->size, others = q->words > 1 ? 4 * q->words : q->i->size;
+    const int own = is_scratch(p->i);  // each lane's
+    if (own != is_scratch(q->i)) return 0;
     for (int l = 0; l < MOST_LANES; l++)
-        for (int m = 0; p->mask >> l & 1 && m < MOST_LANES; m++)
+        for (int m = own ? l : 0, end = own ? l + 1 : MOST_LANES; p->mask >> l & 1 && m < end; m++)
             if (q->mask >> m & 1 && p->address[l] < q->address[m] + others && q->address[m] < p->address[l] + bytes) return 1;
     return 0;
 }
@@ -107,41 +121,24 @@ static void scalar_load(Wave *w, Instruction *i) {
 static u64 addresses_of(Wave *w, Instruction *i, u64 *address, u32 bytes) {
     const Operand *o = &i->source[0], *base = &i->source[1];
     const u32 align = i->size < 4 ? i->size : 4, *low = w->v[o->reg], *high = w->v[o->reg + 1];
-    const int shared = is_shared(i), global = !shared && i->op >= OP_global_load, buffer = !shared && !global;
+    const int shared = is_shared(i), scratch = is_scratch(i), buffer = i->op >= OP_buffer_load && i->op < OP_global_load;
     const u64 start = shared ? 0 : read_scalar(w, i, base) & ADDRESS, shift = buffer ? (u32)read_scalar(w, i, &i->source[2]) : 0;
+    const u32 first = i->flags & BY_LANE ? read_scalar(w, i, o) & 0xffff : 0;
     u64 lanes = exec_of(w);
     if (o->kind == VECTOR) check_vector(w, i, o->reg, o->words);
     if (buffer && w->s[base->reg + 1] >> 16 & 0x3fff) found(REFUSED, i, w->s[base->reg + 1]);  // a stride
     for (int l = 0; l < w->width; l++) {
-        u64 at = o->kind == VECTOR ? low[l] : 0;
-        if (global) at = ((o->words == 2 ? (u64)high[l] << 32 : 0) + at + (i64)i->immediate[0]);
+        u64 at = o->kind == VECTOR ? low[l] : i->flags & BY_LANE ? first + 4 * l : 0;
+        if (!shared && !buffer) at = ((o->words == 2 ? (u64)high[l] << 32 : 0) + at + (i64)i->immediate[0]);
         else at = (u32)(at + i->immediate[0]) + shift;
-        address[l] = shared ? at : (start + at) & ADDRESS;
+        address[l] = shared ? at : scratch ? (u32)(start + at) : (start + at) & ADDRESS;
         if (!(lanes >> l & 1)) continue;
         if (address[l] % align) found(MISALIGNED, i, at);
-        if (!buffer || at + bytes <= w->s[base->reg + 2]) continue;
-        found(OUTSIDE_BUFFER, i, at);
+        if (scratch ? address[l] + bytes <= 4 * w->scratch_words : !buffer || at + bytes <= w->s[base->reg + 2]) continue;
+        found(scratch ? OUTSIDE_SCRATCH : OUTSIDE_BUFFER, i, at);
         address[l] = 0, lanes &= ~(1ull << l);
     }
     return lanes;
-}
-
-// Memory of the wave's own, done at once: where a lane's registers are too few
-static void scratch(Wave *w, Instruction *i) {
-    const Operand *o = &i->source[0];
-    const int stores = i->op == OP_scratch_store;
-    const u32 base = i->immediate[0] + (u32)read_scalar(w, i, &i->source[1]);
-    if (o->kind == VECTOR) check_vector(w, i, o->reg, 1);
-    if (stores) check_vector(w, i, i->to.reg, i->to.words);
-    for (u32 k = 0; k < i->to.words; w->written[i->to.reg + k++] = 1)
-        for (int l = 0; l < w->width; l++) {
-            const u32 at = (base + (o->kind == VECTOR ? w->v[o->reg][l] : 0)) / 4 + k;
-            u32 *word = at < SCRATCH_WORDS ? &w->scratch[at][l] : NULL, *reg = &w->v[i->to.reg + k][l];
-            if (!(exec_of(w) >> l & 1)) continue;
-            if (!word) found(OUTSIDE_BUFFER, i, 4 * at);
-            else if (stores) *word = *reg;
-            else *reg = *word;
-        }
 }
 
 static void hold(Wave *w, Pending *p, const Operand *o, u32 first) {  // what is stored
@@ -159,7 +156,8 @@ static void expect(Wave *w, Instruction *i, const Queue *other, u64 lanes) {  //
 }
 
 static void vector_memory(Wave *w, Instruction *i) {
-    const int shared = is_shared(i), reads = i->op == OP_buffer_load || i->op == OP_global_load || i->op == OP_ds_load;
+    const int shared = is_shared(i), reads = i->op == OP_scratch_load || i->op == OP_buffer_load || i->op == OP_global_load
+              || i->op == OP_ds_load;
     const int atomic = !shared && is_atomic(i), loads = reads || (atomic && i->flags & GLC);
     const u32 words = i->to.words + (reads ? 0 : i->to2.words), bytes = words > 1 ? 4 * words : i->size;
     const u64 lanes = exec_of(w);

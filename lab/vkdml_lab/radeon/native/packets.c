@@ -2,11 +2,12 @@
 enum { SET_SH_REG = 0x76, SET_SH_REG_INDEX = 0x9b, DISPATCH_DIRECT = 0x15, INDIRECT_BUFFER = 0x3f, WRITE_DATA = 0x37,
        DMA_DATA = 0x50, RELEASE_MEM = 0x49, ACQUIRE_MEM = 0x58, COPY_DATA = 0x40, EVENT_WRITE = 0x46, NOP = 0x10,
        PFP_SYNC_ME = 0x42, WAIT_REG_MEM = 0x3c, CONTEXT_CONTROL = 0x28, SET_CONTEXT_REG = 0x69, SET_UCONFIG_REG = 0x79,
-       SET_UCONFIG_REG_INDEX = 0x7a, SET_CONTEXT_REG_PAIRS_PACKED = 0xb9, SET_SH_REG_PAIRS = 0xba,
-       SET_UCONFIG_REG_PAIRS = 0xbe, CLEAR_STATE = 0x12 };
+       SET_UCONFIG_REG_INDEX = 0x7a, SET_CONTEXT_REG_PAIRS = 0xb8, SET_CONTEXT_REG_PAIRS_PACKED = 0xb9,
+       SET_SH_REG_PAIRS = 0xba, SET_UCONFIG_REG_PAIRS = 0xbe, CLEAR_STATE = 0x12 };
 enum { CS_PARTIAL_FLUSH = 7, ONE_WORD_NOP = (int)0xffff1000 };
 // Registers of compute, in words from 0xb000
-enum { THREADS = 0x81c / 4, PROGRAM = 0x830 / 4, RSRC1 = 0x848 / 4, RSRC2 = 0x84c / 4, USER_DATA = 0x900 / 4, REGISTERS = 0x1000 / 4 };
+enum { THREADS = 0x81c / 4, PROGRAM = 0x830 / 4, RSRC1 = 0x848 / 4, RSRC2 = 0x84c / 4, SCRATCH_SIZE = 0x860 / 4, USER_DATA = 0x900 / 4,
+       REGISTERS = 0x1000 / 4 };
 static u32 sh[REGISTERS];
 static u64 kinds_found;  // bits
 
@@ -28,11 +29,13 @@ static void dispatch(const u32 *groups, u32 initiator) {
                   .wgp = r1 >> 29 & 1, .starts_with = r2};
     const u64 start = nanoseconds();
     d.waves = (d.threads + wave - 1) / wave;
+    if (r2 & 1) d.scratch_words = (sh[SCRATCH_SIZE] >> 12 & 0x7fff) * (settings.rdna == 2 ? 256 : 64) / wave;
     memcpy(d.user, &sh[USER_DATA], sizeof d.user);
     d.program = program_at(((u64)sh[PROGRAM] << 8 | (u64)(sh[PROGRAM + 1] & 0xff) << 40) & ADDRESS, wave);
     if (!groups[0] || !groups[1] || !groups[2]) return;
     if (!d.program || !d.program->count) refuse("no program that is known is at", sh[PROGRAM]);
     else if ((sh[THREADS + 1] & 0xffff) > 1 || (sh[THREADS + 2] & 0xffff) > 1) refuse("a workgroup of several dimensions", sh[THREADS + 1]);
+    else if (d.scratch_words > SCRATCH_WORDS) refuse("words of scratch memory for each lane", d.scratch_words);
     else if (d.program->registers > d.registers) found(OUTSIDE_REGISTERS, NULL, d.registers);
     else run_waves(&d);
     report.program = d.program ? d.program->number : ~0u, report.nanoseconds = nanoseconds() - start;
@@ -77,6 +80,18 @@ static void invalidate(int scalars, int vectors) {
     for (int n = 0; vectors && n < MOST_CORES; n++) cleaned[n] = now;
 }
 
+// Until a word in memory, which a packet before or the host writes, is as a packet says
+static void wait_for_memory(const u32 *body) {
+    const u64 va = (body[1] | (u64)body[2] << 32) & ADDRESS, end = nanoseconds() + settings.budget * 1000ull;
+    const Range *range = memory_at(NULL, NULL, va, 4);
+    for (int is_so = !range; !is_so; usleep(100)) {
+        const u32 word = *(volatile u32 *)(range->host + (va - range->va)) & body[4], other = body[3];
+        const int so[8] = {1, word < other, word <= other, word == other, word != other, word >= other, word > other, 1};
+        is_so = so[body[0] & 7];
+        if (!is_so && nanoseconds() > end) return refuse("nothing ends a wait for memory, in microseconds", settings.budget);
+    }
+}
+
 static void execute(u64 va, u64 bytes);
 
 // Returns whether the rest of the buffer is executed
@@ -110,8 +125,11 @@ static int packet(u32 op, const u32 *body, u32 count) {
         if ((body[0] & 15) == 9) write_words(body[3] | (u64)body[4] << 32, &time, 8);
         else refuse("COPY_DATA of", body[0]);
         break;
-    case NOP: case PFP_SYNC_ME: case WAIT_REG_MEM: case CONTEXT_CONTROL: case SET_CONTEXT_REG: case SET_UCONFIG_REG:
-    case SET_UCONFIG_REG_INDEX: case SET_CONTEXT_REG_PAIRS_PACKED: case SET_UCONFIG_REG_PAIRS: case CLEAR_STATE: break;
+    case WAIT_REG_MEM:
+        if (body[0] >> 4 & 1) wait_for_memory(body);  // else for a register
+        break;
+    case NOP: case PFP_SYNC_ME: case CONTEXT_CONTROL: case SET_CONTEXT_REG: case SET_UCONFIG_REG: case SET_UCONFIG_REG_INDEX:
+    case SET_CONTEXT_REG_PAIRS: case SET_CONTEXT_REG_PAIRS_PACKED: case SET_UCONFIG_REG_PAIRS: case CLEAR_STATE: break;
     default: refuse("packet", op);
     }
     return 1;

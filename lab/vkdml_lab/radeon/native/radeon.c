@@ -17,8 +17,8 @@ typedef uint8_t u8; typedef uint16_t u16; typedef uint32_t u32; typedef uint64_t
 typedef int8_t i8; typedef int16_t i16; typedef int32_t i32; typedef int64_t i64;
 #include "shared.h"
 #include "numbers.h"
-enum { MOST_LANES = 64, MOST_PENDING = 64, LINE_BYTES = 128, LINES = 256, SCALARS = 128, VECTORS = 256, SCRATCH_WORDS = 64,
-       LDS_WORDS = 1 << 14 };
+enum { MOST_LANES = 64, MOST_PENDING = 64, LINE_BYTES = 128, LINES = 256, SCALARS = 128, VECTORS = 256, LDS_WORDS = 1 << 14,
+       SCRATCH_WORDS = 1 << 10 };
 #define LOW32 0xffffffffull
 #define ADDRESS 0xffffffffffffull   // of a pointer; the rest repeats its highest bit
 
@@ -39,13 +39,14 @@ typedef struct { Pending *of[MOST_PENDING]; int count; } Queue;
 
 enum { LOADS, SHARED, STORES, SCALAR_LOADS, KINDS };  // RDNA 4's loadcnt, dscnt, storecnt and kmcnt
 
-// due: loads under way. waited: the steps until the last waits. ordered, over: at the last barrier, until when its accesses of
+// due: loads under way. product: where the last instruction of vectors put a product of matrices. waited: the steps until the
+// last waits. ordered, over: at the last barrier, until when its accesses of
 // each kind were; clock: until when others' are, if it knows more than its workgroup
 typedef struct Group Group;
 typedef struct {
     Group *group;
     int index, state, pc, width, core, scc;
-    u32 pace, s[SCALARS];
+    u32 pace, scratch_words, product, product_words, s[SCALARS];
     u64 steps, waited[2], ordered[KINDS], over[KINDS], *clock;
     u8 scalar_written[SCALARS], scalar_due[SCALARS], written[VECTORS], due[VECTORS];
     Queue queues[KINDS];
@@ -65,7 +66,7 @@ struct Group {  // a workgroup. lds: its shared memory, of which the words and w
 
 typedef struct {
     const Program *program;
-    u32 groups[3], threads, wave, waves, lds_bytes, registers, mode, user[16], wgp, starts_with;
+    u32 groups[3], threads, wave, waves, lds_bytes, scratch_words, registers, mode, user[16], wgp, starts_with;
 } Dispatch;
 
 static u64 random_state = 88172645463325252ull;
@@ -87,8 +88,10 @@ static Range *range_of(u64 va, u64 bytes);
 #include "clocks.c"
 #include "caches.c"
 #include "memory.c"
+#include "matrices.c"
 #include "waves.c"
 #include "server.c"
 #include "packets.c"
+#include "syncs.c"
 #include "interpose.c"
 #include "control.c"

@@ -12,6 +12,7 @@ static int branches(const Wave *w, const Instruction *i) {
 static void across_lanes(Wave *w, Instruction *i, u32 *result, u32 *second) {
     const Operand *from = &i->source[0];
     const u64 lanes = exec_of(w);
+    w->product_words = 0;
     u32 lane = i->source[1].kind ? (u32)read_scalar(w, i, &i->source[1]) & (w->width - 1) : lanes ? __builtin_ctzll(lanes) : 0;
     if (i->op == OP_v_readfirstlane_b32 || i->op == OP_v_readlane_b32)
         write_scalar(w, i, &i->to, read_vector(w, i, from, result)[lane]);
@@ -51,9 +52,10 @@ static void other(Wave *w, Instruction *i, u32 *result, u32 *second, const Dispa
     case OP_s_waitcnt_depctr: if (!(i->immediate[0] >> 2 & 7) && !(d->wgp && d->waves > 1)) send_all(w); break;
     case OP_s_getpc_b64: write_scalar(w, i, &i->to, d->program->va + i->pc + 4); break;
     case OP_scalar_load: scalar_load(w, i); break;
-    case OP_scratch_load: case OP_scratch_store: scratch(w, i); break;
+    case OP_v_wmma_f32_16x16x16_f16: case OP_v_wmma_f32_16x16x16_bf16: multiply_matrices(w, i); break;
+    case OP_v_nop: w->product_words = 0; break;
     default:
-        if (i->op >= OP_buffer_load) vector_memory(w, i);
+        if (i->op >= OP_scratch_load) vector_memory(w, i);
         else across_lanes(w, i, result, second);
     }
 }
@@ -64,6 +66,7 @@ static void step(Wave *w, const Dispatch *d) {
     int next = w->pc + 1;
     i->runs++;
     if (w->queues[STORES].count && draw() % (settings.late == 2 ? 1024 : 16) == 0) some_store(w);
+    if (i->op <= LAST_COMPARING) w->product_words = 0;
     if (i->op <= LAST_VECTOR) {
         vector(w, i, result, NULL);
         if (i->flags & DUAL) {  // both read before one writes
@@ -100,12 +103,15 @@ static void start_wave(Wave *w, const Dispatch *d, Group *group, int index) {
     for (u32 r = 0; r < d->registers; r++)
         for (int l = 0; l < MOST_LANES; l++) w->v[r][l] = r ? 0x7fc00000 ^ (draw() & 0xffffff) << 3 : index * d->wave + l;
     for (int r = 0; r < SCALARS; r++) w->s[r] = draw() * 2654435761u;
+    w->scratch_words = d->scratch_words;
+    for (u32 n = 0; n < d->scratch_words; n++)
+        for (int l = 0; l < w->width; l++) w->scratch[n][l] = 0x7fc00000 ^ (draw() & 0xffffff) << 3;
     for (; at < (asked >> 1 & 31); at++) w->s[at] = d->user[at], w->scalar_written[at] = 1;
     for (int n = 0; settings.rdna < 4 && n < 3; n++)
         if (asked >> (7 + n) & 1) w->s[at] = id[n], w->scalar_written[at++] = 1;
     if (settings.rdna == 4) {  // in registers of their own
-        w->s[TTMP9_REG] = id[0], w->s[TTMP7_REG] = id[2] << 16 | id[1];
-        w->scalar_written[TTMP9_REG] = w->scalar_written[TTMP7_REG] = 1;
+        w->s[TTMP9_REG] = id[0], w->s[TTMP7_REG] = id[2] << 16 | id[1], w->s[TTMP8_REG] = index << 25;
+        w->scalar_written[TTMP9_REG] = w->scalar_written[TTMP7_REG] = w->scalar_written[TTMP8_REG] = 1;
     }
     if (asked >> 10 & 1) w->s[at] = (u32)!index << 31 | index << 20 | d->waves, w->scalar_written[at++] = 1;
     if (asked & 1) w->s[at] = 0, w->scalar_written[at] = 1;  // where the wave's begins
