@@ -4,5 +4,6 @@ native/interpose.c maps the GPU's addresses to buffers and queues submissions; a
 native/syncs.c has what fences and semaphores are below Vulkan.
 New code goes over a socket to `vkdml radeon` (native/server.c, server.py), which disassembles it with LLVM (disassembler.py,
 decoder.py) and caches it in .gpu-drivers/radeon/programs/. native/waves.c steps the waves, native/alu.c computes by
-instructions.py, native/matrices.c multiplies matrices, native/memory.c and native/caches.c load and store, and native/clocks.c knows what orders accesses.
+instructions.py, native/matrices.c multiplies matrices, native/memory.c and native/caches.c load and store, and native/clocks.c
+knows what orders accesses.
 """
