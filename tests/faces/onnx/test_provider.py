@@ -71,6 +71,8 @@ def test_a_session_of_onnxruntimes(small, expected, named):
     assert NAME in onnxruntime.get_available_providers()
     session = onnxruntime.InferenceSession(small, quiet(), named)
     assert session.get_providers() == BOTH
+    with pytest.raises(Exception, match="DriverError: no Vulkan device '-1'"):
+        onnxruntime.InferenceSession(small, quiet(), [(NAME, {"device_id": -1})], enable_fallback=0)
     np.testing.assert_allclose(session.run(None, {"x": X})[0], expected, atol=1e-5)
     session = onnxruntime.InferenceSession(model(LENGTHS, weights()).SerializeToString(), quiet(), named)
     with pytest.raises(Exception, match=r"InvalidArgumentError: GRU node: sequence length of row 0: found 6"):  # of onnxruntime's classes
@@ -212,6 +214,17 @@ def test_functions():
     parsed.graph.initializer.extend(numpy_helper.from_array(weights()[name], name) for name in ("W", "R"))
     for condition in (True, False):
         check(parsed, nodes=2, c=np.array(condition))
+
+
+@pytest.mark.parametrize("late", "01")
+def test_functions_of_which_onnxruntime_takes_a_node_between(late):
+    """The CPU has Squeeze already when the functions' nodes are put in their place: a group with it would be dropped as a whole."""
+    parsed = parser.parse_model("""<ir_version: 9, opset_import: ["" : 17, "mine" : 1]>
+        g (float[T,B,3] x) => (float[T,1,B,4] y) { a = mine.layer (x, W, R) s = Squeeze (a, one) y = mine.layer (s, W4, R) }
+        <opset_import: ["" : 17], domain: "mine"> layer (p, q, r) => (z) { z = GRU <hidden_size=4> (p, q, r) }""")
+    arrays = weights() | weights(inputs=H, suffix="4") | {"one": np.array([1])}
+    parsed.graph.initializer.extend(numpy_helper.from_array(arrays[name], name) for name in ("W", "R", "W4", "one"))
+    check(parsed, nodes=2, options=configured("session.disable_aot_function_inlining", late))
 
 
 @pytest.mark.family("each operator in each opset")
