@@ -23,7 +23,7 @@ def comparison(tmp_path, monkeypatch):
     made = part.Comparison(Job(tmp_path, True))
     on_cpu = {"torch-gpu": {"device": "cpu"}, "torch-gpu-float16": {"device": "cpu", "dtype": "float16"}}
     parts = [replace(one, settings=on_cpu.get(one.name, one.settings)) for one in made._peers["together"].parts]
-    made._peers |= {"together": Peer.together(parts), "crash": misbehaving("crash")}
+    made._peers |= {"together": Peer.together([*parts, misbehaving("rough")]), "crash": misbehaving("crash")}
     yield made
     made.close()
 
@@ -38,12 +38,12 @@ def test_every_way_in_turns(comparison):
     pytest.importorskip("torch")
     found = rows(comparison, "together", "onnxruntime-cpu")
     libraries = {row["library"]: row for row in found if row.get("table") == "Libraries"}
-    assert list(libraries) == [*part.TOGETHER, *part.CPU]
+    assert list(libraries) == [*part.TOGETHER, "rough", *part.CPU]
     assert libraries["torch-gpu-without-tf32"]["not checked"].startswith("missing (this torch, 2")
     times = [row for row in found if "way" in row]
     assert [(row["library"], row["way"]) for row in times] == [
         *((library, way) for library in (OURS, f"{OURS}-float16") for way in WAYS),
-        ("torch-gpu", "host"), ("torch-gpu-float16", "host"), ("onnxruntime-cpu", "host")]
+        ("torch-gpu", "host"), ("torch-gpu-float16", "host"), ("rough", "host"), ("onnxruntime-cpu", "host")]
     for row in times:
         assert list(row)[:len(COLUMNS)] == COLUMNS
         assert row["right"]

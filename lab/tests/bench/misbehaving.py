@@ -1,4 +1,4 @@
-"""A worker's library that crashes, is wrong or refuses."""
+"""A worker's library that crashes, is wrong, rough (within its tolerance of 1) or refuses."""
 
 import os
 
@@ -16,7 +16,7 @@ class Library:
         if behaviour == "unavailable":
             raise UnavailableError("no such device")
         self.result = np.nan if behaviour == "wrong" else 0
-        self.behave = {"crash": os.abort, "wrong": lambda: None, "refuse": self.refuse}[behaviour]
+        self.behave = {"crash": os.abort, "wrong": lambda: None, "rough": lambda: None, "refuse": self.refuse}[behaviour]
 
     def refuse(self):
         raise ValueError("three steps\nare too many")
