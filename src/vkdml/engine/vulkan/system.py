@@ -105,13 +105,21 @@ def never_destroy(made: object) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
 
 
+def is_terminal(file: Any) -> bool:
+    """Return whether a file is a terminal. Of what replaces sys.stderr, Python demands write() only."""
+    try:
+        return bool(file.isatty())
+    except Exception:  # None and closed files raise, too
+        return False
+
+
 @contextmanager
 def said_after(seconds: float, text: str) -> Iterator[None]:
     """Print a line to stderr, if that is a terminal, once the block has taken some seconds."""
-    if sys.stderr is None or sys.stderr.closed or not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield
         return
-    timer = threading.Timer(seconds, print, [text], {"file": sys.stderr, "flush": True})
+    timer = threading.Timer(seconds, print, [text], {"file": sys.stderr})
     timer.daemon = True
     with suppress(RuntimeError):  # the system gives no thread
         timer.start()
