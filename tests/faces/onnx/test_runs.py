@@ -24,6 +24,8 @@ BETWEEN = {
     "rows as steps": "a = Squeeze (p, one) b = Transpose <perm=[1,0,2]> (a) y = GRU <hidden_size=4> (b, W1, R1, B1)",
     "initial state": "a = Identity (q) s = Squeeze (p, one) d = Dropout (s) y = GRU <hidden_size=4> (d, W1, R1, B1, , a)",
     "not from the start": "a = Squeeze (p, one) b = Slice (a, two, three, zero) y = GRU <hidden_size=4> (b, W1, R1, B1)",
+    "reversed": "a = Squeeze (p, one) n = Constant <value_ints=[-1,-1]> () m = Constant <value_ints=[-99,-99]> () o = Constant <value_ints=[0,1]> ()"
+                " k = Constant <value_ints=[-2,-1]> () b = Slice (a, n, m, o, k) y = GRU <hidden_size=4> (b, W1, R1, B1)",
     "parts": "a = Squeeze (p, one) n = Constant <value_ints=[2,3]> () b, c = Split <axis=0> (a, n) "
              "d = GRU <hidden_size=4> (b, W1, R1, B1) y = GRU <hidden_size=4> (c, W1, R1, B1)",
     "one of the directions": "n = Constant <value_int=0> () a = Gather <axis=1> (p, n) y = GRU <hidden_size=4> (a, W1, R1, B1)",
@@ -94,7 +96,7 @@ def test_the_directions_of_a_row_lie_side_by_side(submitted, share):
     assert [type(compiled.problem).__name__ for compiled, _ in call.execution._nodes] == ["Problem", "Problem"]
 
 
-@pytest.mark.parametrize("name", ["joined with what is fed", "one of the directions", "not from the start"])
+@pytest.mark.parametrize("name", ["joined with what is fed", "one of the directions", "not from the start", "reversed"])
 @pytest.mark.parametrize("dtype", ["float16", "double"])
 def test_other_types(name, dtype):
     """Copies of 2 and 8 bytes, checked by verification; onnxruntime runs the float32 model on the same numbers."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from operator import mul
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -244,13 +245,16 @@ class _Trace:
         data_type = DML_TENSOR_DATA_TYPE[f"UINT{8 * result.itemsize}"]
         if result.ndim >= MOST_DIMENSIONS:
             raise _UnfitError
-        zeros, ones = (0,) * result.ndim, (1,) * (1 + result.ndim)
         tensors, parts, at = {}, [], np.zeros(result.ndim, int)
         for place, source in enumerate(sources):
-            # A first dimension, of which the copy takes the last element, so that it may begin anywhere
-            field, begin, sizes = f"InputTensors[{place}]", source.begin, source.array.shape
-            tensors[field] = least_tensor(data_type, (begin + 1, *sizes), (1, *steps(source.array)), result.itemsize)
-            parts.append(CopiedPart(field, (1, *sizes), (begin, *zeros), ones, (0, *map(int, at))))
+            # A first dimension, of which the copy takes the last element, so that it may begin anywhere. A tensor's strides are
+            # positive, so a reversed dimension is copied from its end on
+            field, sizes, strides = f"InputTensors[{place}]", source.array.shape, steps(source.array)
+            starts = [size - 1 if stride < 0 else 0 for size, stride in zip(sizes, strides)]
+            begin = source.begin + sum(map(mul, starts, strides))
+            tensors[field] = least_tensor(data_type, (begin + 1, *sizes), (1, *map(abs, strides)), result.itemsize)
+            parts.append(CopiedPart(field, (1, *sizes), (begin, *starts), (1, *[-1 if start else 1 for start in starts]),
+                                    (0, *map(int, at))))
             at += np.where(np.equal(sizes, result.shape), 0, sizes)
         sizes = 1, *result.shape
         tensors[OUTPUT] = least_tensor(data_type, sizes, packed_strides(sizes), result.itemsize)
