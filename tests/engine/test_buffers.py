@@ -19,7 +19,8 @@ def garbage(monkeypatch):
     def make_filled(self, gpu, size_in_bytes, has_copy=True, is_direct=False):
         make(self, gpu, size_in_bytes)
         if not has_copy:
-            self.upload(np.full(size_in_bytes // 4, 2**32 - 1, np.uint32))
+            self.write(np.full(size_in_bytes // 4, 2**32 - 1, np.uint32))
+            self._send()
 
     monkeypatch.setattr(Buffer, "__init__", make_filled)
 

@@ -51,7 +51,8 @@ def guarded() -> Iterator[Guards]:
         words = np.full(self.size_in_bytes // 4, poison, np.uint32)
         if has_copy:
             words[:size_in_bytes // 4] = 0
-        self.upload(words)
+        self.write(words)
+        self._send()
         self.size_in_bytes = size_in_bytes
         guards.buffers.append((self, size_in_bytes, poison))
 

@@ -12,11 +12,11 @@ import os
 import sys
 import threading
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 from weakref import WeakSet
 
-from ...errors import DriverError, InvalidArgumentError
+from ...errors import DriverError, InvalidArgumentError, expect_ours
 
 REMEDY = "on Debian and Ubuntu: apt-get install libvulkan1 mesa-vulkan-drivers; other systems: docs/install.md"
 _LOADER = "libvulkan.so.1"
@@ -121,8 +121,10 @@ def said_after(seconds: float, text: str) -> Iterator[None]:
         return
     timer = threading.Timer(seconds, print, [text], {"file": sys.stderr})
     timer.daemon = True
-    with suppress(RuntimeError):  # the system gives no thread
+    try:
         timer.start()
+    except RuntimeError as error:  # the system gives no thread
+        expect_ours(error, "threading")
     try:
         yield
     finally:
