@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.engine.ready import table_of
+from tests.engine.ready import as_ours, table_of
 from tests.engine.test_tuner import timed  # noqa: F401  (a fixture)
 from vkdml.cli.common import progress
 from vkdml.engine.trust.self_test import ACTIVATION, outcomes_of
@@ -86,6 +86,7 @@ def test_what_is_dropped_from_the_store(caplog):
 
 
 def test_a_lost_device(caplog):
+    @as_ours
     def fail():
         raise RuntimeError("vk::Queue::submit: ErrorDeviceLost")
 
