@@ -19,7 +19,8 @@ def poisoned(monkeypatch):
         commands = prepared(execution, *arguments)
         buffers = [entry.value for key, entry in execution.gpu.store._entries.items() if key[0] == "scratch"]
         for buffer in buffers:
-            buffer.upload(np.full(buffer.size_in_bytes, 0xFF, np.uint8))
+            buffer.write(np.full(buffer.size_in_bytes, 0xFF, np.uint8))
+            buffer._send()
         filled[0] += len(buffers)
         return commands
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable
 from importlib.metadata import requires
+from traceback import walk_tb
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -26,6 +27,23 @@ def shown(value: object, how: Callable[[object], str] = repr) -> str:
 def printable(text: str) -> str:
     """Write characters that could control a terminal, and halves of surrogates, as Python's escapes. Line breaks stay."""
     return "".join(letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in text)
+
+
+_OURS = "vkdml", "numpy", "contextlib"  # the last passes on what a `with` block raises
+
+
+def is_ours(error: BaseException, *others: str) -> bool:
+    """Return whether an exception that is handled here comes from vkdml's own code, from extension modules that it calls, or
+    from `others`: other packages. If not, a signal's handler or a finalizer raised it in between, whatever its class.
+    """
+    modules = (frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__))
+    return all(module.partition(".")[0] in (*_OURS, *others) for module in modules)
+
+
+def expect_ours(error: BaseException, *others: str) -> None:
+    """Raise the exception again unless it `is_ours`."""
+    if not is_ours(error, *others):
+        raise error
 
 
 class VkdmlError(Exception):

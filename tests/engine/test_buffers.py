@@ -20,7 +20,7 @@ def garbage(monkeypatch):
     def make_filled(self, gpu, size_in_bytes, kind=COPIED):
         make(self, gpu, size_in_bytes)
         if kind == OWN:
-            self.upload(np.full(size_in_bytes // 4, 2**32 - 1, np.uint32))
+            DeviceMemory.upload(self, np.full(size_in_bytes // 4, 2**32 - 1, np.uint32))
 
     monkeypatch.setattr(DeviceMemory, "__init__", make_filled)
 

@@ -9,9 +9,11 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import vkdml
+from tests.engine.ready import as_ours
 from tests.engine.test_kp import ADD
 from tools.compile_shaders import compile_source
 
@@ -201,15 +203,17 @@ print(lost() is None, threads() == before)
 
 
 def test_what_is_not_the_drivers_failure(device):
-    """The caller's recursion, and its memory."""
+    """The recursion of its caller, and a signal handler's memory."""
     def recurse():
         recurse()
 
     def allocate():
-        raise MemoryError("Unable to allocate 1.00 TiB")
+        np.empty(2**50, np.uint8)
 
     with pytest.raises(RecursionError):
         device.gpu.driver.call("recording a submission", recurse)
-    with pytest.raises(vkdml.OutOfMemoryError, match="^this process has no more memory while recording a submission: Unable to allocate 1.00 TiB. Call with fewer"):
+    with pytest.raises(MemoryError, match="^Unable to allocate 1.00 PiB"):
         device.gpu.driver.call("recording a submission", allocate)
+    with pytest.raises(vkdml.OutOfMemoryError, match="^this process has no more memory while recording a submission: Unable to allocate 1.00 PiB.* Call with fewer"):
+        device.gpu.driver.call("recording a submission", as_ours(allocate))
     assert device.gpu.driver.lost is None

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import vkdml
+from tests.engine.ready import as_ours
 from vkdml.engine.execution import Execution, Node
 from vkdml.engine.trust import trial
 from vkdml.engine.trust.tuner import Tuner
@@ -166,6 +167,7 @@ def test_each_call_of_the_driver_may_fail(device, memory, giving_up, monkeypatch
     stack.check()
     countdown, call = 0, Driver.call
 
+    @as_ours
     def may_fail(driver, doing, work):
         nonlocal countdown
         countdown -= 1

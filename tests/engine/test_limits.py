@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import vkdml
+from tests.engine.ready import as_ours
 from vkdml.engine.vulkan.driver import Background
 from vkdml.engine.vulkan.gpu import pipeline_bytes
 from vkdml.engine.vulkan.system import heap_bytes
@@ -57,6 +58,7 @@ def test_a_limit_on_memory(megabytes):
     assert set(outcomes[::2]) <= ({"refused True", "refused False"} if megabytes == 60 else {"True", "refused True", "refused False"})
 
 
+@as_ours
 def refuse(thread):
     raise RuntimeError("can't start new thread")
 

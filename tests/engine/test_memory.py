@@ -15,7 +15,6 @@ from vkdml.engine.execution import Execution, Node, Place
 from vkdml.engine.trust.trial import Run, Trial
 from vkdml.engine.vulkan.memory import DeviceMemory
 from vkdml.engine.vulkan.store import Lease, Memory, Store
-from vkdml.engine.vulkan.system import Lock
 from vkdml.operators.problem import from_desc
 from vkdml.planning.tiling import GATES
 from vkdml_lab.suite.devices import GPU
@@ -50,7 +49,7 @@ class Thing:
 
 
 def test_what_only_a_circle_holds_is_looked_for_before_a_refusal():
-    budget = Memory(GPU, Store(0), Lock())
+    budget = Memory(GPU, Store(0))
     thing = Thing()
     thing.itself = thing
     budget.take(thing, 100)
@@ -67,7 +66,7 @@ def test_what_only_a_circle_holds_is_looked_for_before_a_refusal():
 
 def test_the_least_recently_used_memory_is_dropped_and_nothing_else():
     store = Store(1000)
-    budget = Memory(GPU, store, Lock())
+    budget = Memory(GPU, store)
     lease = Lease(store, lambda: pytest.fail("it has a lease"))
 
     def make(size):
@@ -89,12 +88,12 @@ def test_the_least_recently_used_memory_is_dropped_and_nothing_else():
 @pytest.mark.parametrize(("text", "limit"), [("", 800), ("1000", 1000), ("0", 0)])
 def test_the_limit_of_the_environment(monkeypatch, text, limit):
     monkeypatch.setenv("VKDML_MEMORY_BYTES", text)
-    assert Memory(replace(GPU, memory=1000), Store(0), Lock()).limit == limit
+    assert Memory(replace(GPU, memory=1000), Store(0)).limit == limit
 
 
 def test_no_limit_where_the_driver_does_not_say_how_much_there_is(monkeypatch):
     monkeypatch.delenv("VKDML_MEMORY_BYTES", raising=False)
-    assert Memory(replace(GPU, memory=0), Store(0), Lock()).limit > 2**60
+    assert Memory(replace(GPU, memory=0), Store(0)).limit > 2**60
 
 
 def test_a_device_tells_its_memory(device):

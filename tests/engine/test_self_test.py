@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import vkdml
+from tests.engine.ready import as_ours
 from vkdml import cli
 from vkdml.engine import compiled
 from vkdml.engine.trust import choices, self_test
@@ -81,6 +82,7 @@ def test_a_mistake_is_seen(device, mistaken, monkeypatch, kind, name, file, old,
 
 
 def test_a_driver_that_fails_is_seen(device, monkeypatch):
+    @as_ours
     def fail(*_):
         raise vkdml.DriverError("lost")
 

@@ -2,7 +2,10 @@
 
 import asyncio
 import gc
+import sys
 import weakref
+from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -11,8 +14,12 @@ import vkdml
 from tests.engine.ready import recorded, table_of
 from tests.engine.test_ends import end
 from vkdml.engine.commands import Commands
+from vkdml.engine.vulkan import store
+from vkdml_lab.suite.support import tensor
 
 pytestmark = pytest.mark.device
+
+FOLDERS = tuple(str(Path(vkdml.__file__).parent / name) for name in ("engine", "faces"))
 
 # The first execution in the background again and again, with a signal after 1, 21, 41 ... us of it
 SCAN = """
@@ -147,3 +154,143 @@ def test_a_call_within_another_is_refused(monkeypatch):
         layer(x)
     monkeypatch.undo()
     np.testing.assert_array_equal(layer(x)[0], expected)
+
+
+class Uses:
+    """What programs do with a device: each use raises AssertionError where numbers are wrong."""
+
+    def __init__(self, device):
+        rng = np.random.default_rng(0)
+        self.device, self.kept = device, {}
+        self.x, self.wide, *weights = (rng.standard_normal(sizes, np.float32) / 2 for sizes in (
+            (4, 2, 6), (3, 5, 6), (1, 20, 6), (1, 20, 5), (1, 9, 6), (1, 9, 3)))
+        self.lstm, self.gru, self.weights = vkdml.LSTM(*weights[:2]), vkdml.GRU(*weights[2:]), weights[2:]
+        sizes = tensor(*self.x.shape)
+        relu = vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC(InputTensor=sizes, OutputTensor=sizes)
+        self.y = device.create_buffer(self.x.nbytes)
+        self.table = table_of(device, relu, [device.upload(self.x)], [self.y])
+        self.recorder = recorded(device, self.table)
+        self.places = {use: Interrupt(0, None).during(use) for use in (
+            self.layer, self.layer_of_other_sizes, self.changing_weights, self.warming_up, self.stream, self.recording, self.recorder.execute,
+            self.buffer, self.recorder.execute_async, self.limits, self.leaving)}
+
+    def expect(self, name, *results):
+        """The same as of the first call."""
+        for result, expected in zip(results, self.kept.setdefault(name, results), strict=True):
+            np.testing.assert_array_equal(result, expected)
+
+    def layer(self):
+        self.expect("layer", *self.lstm(self.x))
+
+    def layer_of_other_sizes(self):
+        self.expect("other sizes", *self.lstm(self.wide), *self.gru(self.wide))
+
+    def changing_weights(self):
+        for sign in (1, -1):
+            self.expect(sign, *vkdml.gru(self.x, self.weights[0] * np.float32(sign), self.weights[1]))
+
+    def warming_up(self):
+        layer = vkdml.GRU(*self.weights)
+        layer.warm_up(T=4, B=2)
+        self.expect(1, *layer(self.x))
+
+    def stream(self):
+        stream = self.lstm.stream(2)
+        self.expect("stream", stream.step(self.x[0]), stream.step(self.x[1:]))
+
+    def recording(self):
+        recorded(self.device, self.table).execute()
+        np.testing.assert_array_equal(self.y.download(self.x.shape), np.maximum(self.x, 0))
+
+    def buffer(self):
+        np.testing.assert_array_equal(self.device.upload(self.x).download(self.x.shape), self.x)
+
+    def limits(self):
+        for name in ("cache_limit", "memory_limit"):
+            limit = getattr(self.device, name)
+            try:
+                setattr(self.device, name, 0)
+            finally:
+                setattr(self.device, name, limit)
+
+    def leaving(self):
+        with vkdml.Device():
+            pass
+
+
+class Interrupt:
+    """Calls a handler at the `at`-th place of a call, of those where Python may call a signal's: as functions begin, and as C's return."""
+
+    def __init__(self, at, handler, within=FOLDERS):
+        self.left, self.handler, self.within = at, handler, within
+
+    def __call__(self, frame, event, _):
+        code = frame.f_code
+        is_ours = code.co_filename.startswith(self.within) and not code.co_filename.endswith("spirv.py")  # which only computes, for long
+        if event in ("call", "c_return") and is_ours and code.co_name not in ("__enter__", "__exit__"):
+            self.left -= 1
+            if self.left == 0:
+                self.handler()
+
+    def during(self, use):
+        """How many places there were."""
+        sys.setprofile(self)
+        try:
+            use()
+        finally:
+            sys.setprofile(None)
+        return -self.left
+
+
+@pytest.fixture(scope="module")
+def uses(device):
+    return Uses(device)
+
+
+@pytest.mark.family("calls within calls", first=6)
+@pytest.mark.parametrize("seed", range(80))
+def test_a_handler_at_any_place_of_any_call(uses, seed):
+    """What it calls is right or refused, and so is what it interrupts. What it raises comes out as it is, and later calls are right."""
+    rng, refused = Random(seed), 0
+    for _ in range(20):
+        (outer, places), inner = rng.choice(list(uses.places.items())), rng.choice(list(uses.places))
+        error = rng.choice([None, None, RuntimeError, MemoryError, LookupError, vkdml.DriverError, KeyboardInterrupt])
+        error = error and error("of a handler")
+
+        def handler():
+            nonlocal refused
+            try:
+                inner()  # noqa: B023  (called at once)
+            except vkdml.InvalidArgumentError as refusal:
+                assert "within another one" in str(refusal)  # noqa: PT017
+                refused += 1
+            if error:  # noqa: B023
+                raise error  # noqa: B023
+
+        if rng.random() < 0.2:
+            uses.device.gpu.store.clear()
+        try:
+            Interrupt(rng.randint(1, places), handler).during(outer)
+        except BaseException as raised:
+            if raised is not error:
+                raise
+        outer()
+    assert refused
+    uses.recorder.execute_async().wait()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), vkdml.InvalidArgumentError("a handler", "raises", "this", "nothing")], ids=repr)
+def test_an_interrupt_while_the_store_changes(uses, error):
+    """What is kept may be inconsistent then, whatever the class of the exception, and is dropped."""
+    def interrupt():
+        raise error
+
+    for place in range(1, 100, 2):
+        uses.layer()
+        try:
+            Interrupt(place, interrupt, (store.__file__,)).during(uses.layer_of_other_sizes)
+        except type(error):
+            uses.layer_of_other_sizes()
+        else:
+            break
+    assert 10 < place < 99

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import vkdml
+from tests.engine.ready import as_ours
 from vkdml.engine.trust import choices, tuner
 from vkdml.engine.trust.trial import GAVE_UP, Run, Trial
 from vkdml.engine.trust.tuner import Tuner, likely
@@ -176,6 +177,7 @@ def test_no_verdict_of_a_driver_that_fails_is_kept(tuned, timed, monkeypatch):
     """Another process finds out for itself."""
     make, calls = tuned.gpu.make_tensor, []
 
+    @as_ours
     def failing(*arguments):
         calls.append(arguments)
         if 8 <= len(calls) <= 12:
@@ -212,11 +214,12 @@ class MadeUpRun:
         self.executions = 0
         MadeUpRun.made.append(self)
 
+    @as_ours
     def execute(self):
         self.executions += 1
         if self.schedule == self.fails and self.executions >= self.fails_at:
             raise vkdml.DriverError("lost")
-        MadeUpRun.clock += self.seconds[self.schedule]
+        type(self).clock += self.seconds[self.schedule]
 
 
 @pytest.fixture
@@ -244,6 +247,7 @@ def test_what_gives_up_is_left_out(tuned, trusted, runs, monkeypatch, after):
 
 
 def test_where_everything_fails_the_model_chooses(tuned, trusted, monkeypatch):
+    @as_ours
     def fail(*_):
         raise vkdml.DriverError("no memory")
 

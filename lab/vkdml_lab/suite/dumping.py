@@ -162,7 +162,7 @@ class Dump:
         self._is_done, named = is_wrong, {about["name"]: buffer for buffer, about in self._buffers.items()}
         for name in self._ran.plan.packed if named else ():
             if name in named and named[name].has_copy:
-                (self._folder / "packed" / f"{name}.bin").write_bytes(named[name].download((named[name].size_in_bytes,), np.uint8).tobytes())
+                (self._folder / "packed" / f"{name}.bin").write_bytes(named[name]._fetch((named[name].size_in_bytes,), np.uint8).tobytes())
         self._content["expected"] = []
         problem = self._ran.problem
         fields = {onnx: field for field, onnx in problem.cell.arguments.items()} if hasattr(problem, "cell") else {}

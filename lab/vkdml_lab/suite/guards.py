@@ -27,7 +27,7 @@ class Guards:
         """Fails where a word behind a buffer has changed."""
         for buffer, size, poison in self.buffers:
             buffer.size_in_bytes = size + _guard_bytes(size)
-            words = buffer.download((buffer.size_in_bytes // 4,), np.uint32)[size // 4:]
+            words = buffer.gpu.lock.work(buffer._fetch, (buffer.size_in_bytes // 4,), np.uint32)[size // 4:]
             buffer.size_in_bytes = size
             changed = np.flatnonzero(words != poison)
             assert not changed.size, (f"something was written behind a buffer of {size} bytes: {changed.size} words, the first "

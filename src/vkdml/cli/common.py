@@ -9,15 +9,18 @@ import argparse
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+from tqdm import tqdm
 
 from ..engine.vulkan import files
+from ..engine.vulkan.system import is_terminal
 from ..errors import InvalidArgumentError, VkdmlError, printable
 
 DEVICE = "an index, UUID, PCI address or a part of a name"  # in help
@@ -99,6 +102,11 @@ def onnxruntime_errors(before: str = "", after: str = "") -> Iterator[None]:
             raise
         text = "\n".join([str(error), *getattr(error, "__notes__", ())])
         raise VkdmlError(f"{before}onnxruntime: {text}{after}") from error
+
+
+def progress(items: Iterable[Any] | None = None, total: int | None = None) -> Any:
+    """Return a bar that appears after two seconds, if stderr is a terminal."""
+    return tqdm(items, total=total, delay=2, disable=not is_terminal(sys.stderr), leave=False)
 
 
 def print_json(data: Any) -> None:

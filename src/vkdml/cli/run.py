@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from tabulate import tabulate
-from tqdm import tqdm
 
 from ..errors import VkdmlError, printable
 from ..faces.directml.device import Device
@@ -43,7 +42,7 @@ def run(chosen: argparse.Namespace) -> int:
         chosen.refuse("--warmup: only with --iterations")
     device = Device(chosen.device)
     times: dict[str, Any] = {}
-    with tqdm(total=3 if chosen.compare else 2, delay=2, disable=None, leave=False) as bar:
+    with common.progress(total=3 if chosen.compare else 2) as bar:
         begin = time.perf_counter()
         with common.onnxruntime_errors():
             session = InferenceSession(chosen.model, device=device)

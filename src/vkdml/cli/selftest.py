@@ -6,11 +6,10 @@ import argparse
 from dataclasses import asdict
 
 from tabulate import tabulate
-from tqdm import tqdm
 
 from ..engine.trust.self_test import outcomes
 from ..faces.directml.device import Device
-from .common import add_common, print_json
+from .common import add_common, print_json, progress
 
 
 def add(command: argparse.ArgumentParser) -> None:
@@ -20,7 +19,7 @@ def add(command: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     device = Device(chosen.device)
     name, driver = device.info.name, f"{device.info.driver} {device.info.driver_version}"
-    found = list(tqdm(outcomes(device.gpu), delay=2, disable=None, leave=False))
+    found = list(progress(outcomes(device.gpu)))
     rows = [{**asdict(outcome), "kernels": ", ".join(outcome.kernels)} for outcome in found]
     if chosen.json:
         print_json({"device": name, "driver": driver, "results": rows})

@@ -116,7 +116,7 @@ class Commands:
 
     merges: whether host and device may write different parts of a buffer; if not, an upload or a readback copies all of it.
     As outputs may then be inputs too, an attempt ends its submission, and only its fallback runs again. So it is with calls.
-    lease: keeps the pipelines in the store.
+    lease: keeps the pipelines in the store. Callers record and execute within the `work` of the device's lock.
     """
 
     def __init__(self, gpu: Gpu, merges: bool = False, lease: Lease | None = None) -> None:
@@ -245,21 +245,20 @@ class Commands:
 
     def execute(self) -> None:
         """Run all steps and wait. Raises the errors of checks and calls, and DriverError when the driver fails."""
-        with self.gpu.lock:
-            for check in self._checks:
-                check()
-            due, origins = self._due() if self._stamped else ((), {})
-            for weights, refuse in self._needed.items():
-                if not is_current(weights.origin, OWNED):
-                    refuse()
-            try:
-                self._run(due)
-            except BaseException:  # the device may have done any part of it
-                for weights in {*self._owned, *(packing.weights for packing in self._packings)}:
-                    weights.origin = None
-                raise
-            for weights, origin in origins.items():
-                weights.origin = origin
+        for check in self._checks:
+            check()
+        due, origins = self._due() if self._stamped else ((), {})
+        for weights, refuse in self._needed.items():
+            if not is_current(weights.origin, OWNED):
+                refuse()
+        try:
+            self._run(due)
+        except BaseException:  # the device may have done any part of it
+            for weights in {*self._owned, *(packing.weights for packing in self._packings)}:
+                weights.origin = None
+            raise
+        for weights, origin in origins.items():
+            weights.origin = origin
 
     def _run(self, due: tuple[bool, ...]) -> None:
         """Run the submissions and calls. If an attempt gives up, run all again with fallbacks, unless calls have done so."""
@@ -286,8 +285,7 @@ class Commands:
 
     def prepare(self) -> None:
         """Build the submissions of the next execution now."""
-        with self.gpu.lock:
-            self._submissions(self._due()[0])
+        self._submissions(self._due()[0])
 
     def _due(self) -> tuple[tuple[bool, ...], dict[Weights, Origin | None]]:
         """Return which packings are needed now, and the origins that their weights have afterwards.

@@ -40,7 +40,7 @@ class _Chosen(NamedTuple):
 
 class Compiled:
     """An operator planned for a device. It owns no memory: its callers pass all buffers. A device that is tuned chooses the
-    plan when it is first needed.
+    plan when it is first needed. That, as making one, is done within the `work` of the device's lock.
 
     problem: the checked descriptor. computed: the problem with the outputs that a check needs. is_verified: whether executions
     may be checked.
@@ -74,17 +74,16 @@ class Compiled:
 
     def choose(self, workspace_bytes: int | None = None) -> _Chosen:
         """Choose the plan, unless it was chosen before. workspace_bytes: a smaller bound on its chunks, if memory is short."""
-        with self.gpu.lock:
-            chosen = self._chosen
-            if chosen is None or chosen.workspace_bytes != workspace_bytes:
-                plan = self._planned(self._tuner, workspace_bytes)
-                attempts = chosen.attempts if chosen else Attempts()
-                if chosen is None and self._tuner and isinstance(self.computed, Problem):
-                    attempts = self._tuner.attempts(self.computed, self._options, self._tuning)
-                chosen = self._chosen = _Chosen(plan, attempts, workspace_bytes)
-                if _log.isEnabledFor(logging.DEBUG) and isinstance(self.problem, Problem):
-                    _log.debug("%s: %s", self.problem, plan)
-            return chosen
+        chosen = self._chosen
+        if chosen is None or chosen.workspace_bytes != workspace_bytes:
+            plan = self._planned(self._tuner, workspace_bytes)
+            attempts = chosen.attempts if chosen else Attempts()
+            if chosen is None and self._tuner and isinstance(self.computed, Problem):
+                attempts = self._tuner.attempts(self.computed, self._options, self._tuning)
+            chosen = self._chosen = _Chosen(plan, attempts, workspace_bytes)
+            if _log.isEnabledFor(logging.DEBUG) and isinstance(self.problem, Problem):
+                _log.debug("%s: %s", self.problem, plan)
+        return chosen
 
     def _planned(self, timed_by: tuner.Tuner | None, workspace_bytes: int | None) -> Plan:
         """Make a plan, with buffers for outputs that only a check needs. timed_by: None for the cost model's choice."""
@@ -164,7 +163,7 @@ class Compiled:
 
     def contents(self, memory: Mapping[str, Bound]) -> dict[str, np.ndarray]:
         """Download the bytes of tensors, by field."""
-        return {field: part.buffer.download((self.computed.tensor(field).size_in_bytes,), np.uint8, part.offset)
+        return {field: part.buffer._fetch((self.computed.tensor(field).size_in_bytes,), np.uint8, part.offset)
                 for field, part in memory.items()}
 
 

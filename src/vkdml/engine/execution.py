@@ -21,6 +21,7 @@ from ..operators.problem import Problem
 from ..planning.options import Options
 from .commands import Commands
 from .compiled import Compiled, Share, choose_within
+from .vulkan.driver import working
 from .vulkan.gpu import Gpu
 from .vulkan.memory import COPIED, DIRECT, OWN, Bound, DeviceMemory, Kind
 from .vulkan.store import Lease
@@ -93,7 +94,7 @@ class Execution:
     def __init__(self, gpu: Gpu, share: Share, nodes: Sequence[Node], outputs: Iterable[str], options: Options = Options(),
                  contents: Contents | None = None, constants: Mapping[str, np.ndarray] = {}) -> None:
         self.gpu, self._share, self._is_verified = gpu, share, bool(share.share)
-        self._nodes = [(Compiled(gpu, problem, options, self._is_verified), names) for problem, names in nodes]
+        self._nodes = [(gpu.lock.work(Compiled, gpu, problem, options, self._is_verified), names) for problem, names in nodes]
         self._name = nodes[0].problem.operator  # for errors
         self._contents = contents or Contents()
         self._lease = Lease(gpu.store, self._let_go)
@@ -165,6 +166,7 @@ class Execution:
         """Return the names of the tensors that a node reads and writes when it runs, by field: all but packed weights."""
         return {field: name for field, name in names.items() if field not in self._given.get(index, ())}
 
+    @working
     def run(self, values: Mapping[str, np.ndarray], results: Mapping[str, tuple[Sequence[int], Any]]) -> dict[str, np.ndarray]:
         """Run the nodes on arrays. Return the outputs, by name.
 
@@ -175,34 +177,31 @@ class Execution:
         the device has too little memory, and within another run of the same thread; DriverError when the driver fails;
         VerificationError if the run is checked and its results are wrong.
         """
-        with self.gpu.lock:
-            if self.gpu.lock.is_computing:
-                raise InvalidArgumentError(self._name, "call", "a call within another one on this device, as of a signal's "
-                                           "handler", "one after the other")
-            self.gpu.lock.is_computing = True
-            try:
-                begin, made = time.perf_counter(), self.gpu.pipelines_made
-                given = {name: self._memory_of(name, values.get(name)) for name in self.inputs}
-                commands, buffers = self._prepared(values, self._is_verified and self._share.has_next()), self._buffers
-                for name, memory in given.items():
-                    buffers[name]._put(memory)
-                commands.execute()
-                if self.gpu.pipelines_made > made:
-                    self._tell(begin, made)
-                return {name: buffers[name]._take(shape, dtype) for name, (shape, dtype) in results.items()}
-            finally:
-                self.gpu.lock.is_computing = False
+        begin, made = time.perf_counter(), self.gpu.pipelines_made
+        given = [self._memory_of(name, values.get(name)) for name in self.inputs]
+        commands = self._prepared(values, self._is_verified and self._share.has_next())
+        self._execute(commands, given)
+        if self.gpu.pipelines_made > made:
+            self._tell(begin, made)
+        return {name: self._buffers[name]._take(shape, dtype) for name, (shape, dtype) in results.items()}
 
+    def _execute(self, commands: Commands, given: Iterable[np.ndarray]) -> None:
+        """Execute commands. given: the memory of each input."""
+        for name, memory in zip(self.inputs, given):
+            self._buffers[name]._put(memory)
+        commands.execute()
+
+    @working
     def prepare(self, weights: Mapping[str, np.ndarray]) -> None:
         """Pack the weights, by name, and make all that a run needs. If that compiles anything, run once on zeros, as some
         drivers compile at the first dispatch.
         """
-        with self.gpu.lock:
-            begin, made = time.perf_counter(), self.gpu.pipelines_made
-            self._prepared(weights, False).prepare()
-            if self.gpu.pipelines_made > made:
-                self.run({name: np.zeros(self._sizes[name], np.uint8) for name in self.inputs}, {})
-                self._tell(begin, made)
+        begin, made = time.perf_counter(), self.gpu.pipelines_made
+        commands = self._prepared(weights, False)
+        commands.prepare()
+        if self.gpu.pipelines_made > made:
+            self._execute(commands, (np.zeros(self._sizes[name], np.uint8) for name in self.inputs))
+            self._tell(begin, made)
 
     def _tell(self, begin: float, made: int) -> None:
         """Log how long compiling took since the time `begin`, when there were `made` pipelines, if anything was compiled."""

@@ -182,7 +182,9 @@ def fallbacks(target: Target, tiling: Tiling) -> list[Tiling]:
     """List the tilings that can replace a persistent one, with its packed weights and projection; the fastest first."""
     others = [other for other in tiling.fallbacks(target) if _has_a_step(target, other)
               and (other.loop.schedule != STEPPED or _can_be_stepped(target))]
-    return sorted((_in_chunks(target, other) for other in others), key=lambda other: other.seconds(target))
+    unbounded = replace(target, workspace_bytes=None)
+    others.sort(key=lambda other: _in_chunks(unbounded, other).seconds(target))
+    return [_in_chunks(target, other) for other in others]
 
 
 def best_of_each_schedule(tilings: Iterable[Tiling]) -> list[Tiling]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import COMPUTES_WRONGLY, DriverError, VerificationError
+from ...errors import COMPUTES_WRONGLY, DriverError, VerificationError, expect_ours
 from ...operators import cells, element_types, plain_problem, table
 from ...operators.cells import Cell
 from ...operators.checks import least_tensor
@@ -92,7 +92,7 @@ def outcomes_of(gpu: Gpu, kind: str, element: ElementType) -> Iterator[Outcome]:
     """Test one kind in one type, with as many plans as it takes to run each kernel."""
     problem = problem_of(kind, element)
     for plan in plans_of(gpu.info, problem):
-        yield _outcome(gpu, kind, [(problem, plan)])
+        yield gpu.lock.work(_outcome, gpu, kind, [(problem, plan)])
 
 
 def problem_of(kind: str, element: ElementType) -> Problem | PlainProblem:
@@ -115,13 +115,13 @@ def _wrong(gpu: Gpu, runs: Samples) -> str:
     problem, _ = runs[0]
     memory = random_memory(problem)
     try:
-        with gpu.lock:
-            for one, plan in runs:
-                trial = Trial(gpu, one, memory)
-                Run(trial, plan).execute()
-                memory |= trial.outputs()
+        for one, plan in runs:
+            trial = Trial(gpu, one, memory)
+            Run(trial, plan).execute()
+            memory |= trial.outputs()
         return "; ".join(map(str, differences(problem, memory)))
     except DriverError as error:
+        expect_ours(error)
         return str(error)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from ...errors import DriverError, InvalidArgumentError
+from ...errors import DriverError, InvalidArgumentError, expect_ours
 from ...operators.problem import Problem
 from ...planning.options import PERSISTENT, Options, forced, forces_bounds_only
 from ...planning.plan import Measured, Plan, as_measured, best, best_of_each_schedule, described, plan_of, tilings
@@ -39,8 +39,8 @@ _WARMING_SECONDS = 3.0  # once compiling and first executions have taken so long
 
 
 class Tuner:
-    """Chooses plans on one device, and knows which were timed and which passed the grid-sync test. Callers hold the device's
-    lock.
+    """Chooses plans on one device, and knows which were timed and which passed the grid-sync test. Callers are within the
+    `work` of the device's lock.
 
     Once the driver has failed, or workgroups have given up that may succeed later, no choice is kept for later processes.
     """
@@ -61,14 +61,13 @@ class Tuner:
     def choice(self, problem: Problem, options: Options, mode: str, workspace_bytes: int | None = None
                ) -> tuple[Target, Tiling]:
         """Return the fastest tiling measured, else the model's choice. If it makes workgroups wait, that was tested."""
-        with self._gpu.lock:
-            measured = self._measured_of(problem, options, mode) if forces_bounds_only(options) else None
-            target = as_measured(Target(problem, self._gpu.info, options, workspace_bytes=workspace_bytes), measured)
-            tiling = best(target)
-            if trusted := tiling if options.schedule == PERSISTENT else self._trusted(tiling, mode):
-                return target, trusted
-            target = replace(target, may_wait=False)
-            return target, best(target)
+        measured = self._measured_of(problem, options, mode) if forces_bounds_only(options) else None
+        target = as_measured(Target(problem, self._gpu.info, options, workspace_bytes=workspace_bytes), measured)
+        tiling = best(target)
+        if trusted := tiling if options.schedule == PERSISTENT else self._trusted(tiling, mode):
+            return target, trusted
+        target = replace(target, may_wait=False)
+        return target, best(target)
 
     def knows(self, problem: Problem, options: Options, mode: str) -> bool:
         """Return whether the problem's size class was measured, or is never measured with these options."""
@@ -116,6 +115,7 @@ class Tuner:
             plans = [plan_of(target, trusted) for _, trusted in pairs]
             seconds = self._timed(problem, plans)
         except (InvalidArgumentError, DriverError) as error:  # too large for the device, or for its free memory
+            expect_ours(error)
             _log.info("%s: not timed, the model chooses: %s", problem, error)
             return None
         for place, plan in enumerate(plans):
@@ -155,6 +155,7 @@ class Tuner:
         try:
             return call()
         except DriverError as error:
+            expect_ours(error)
             _log.info("left out of what is timed: %s", error)
             self._is_settled = False
             return None
@@ -173,7 +174,8 @@ class Tuner:
         if key not in self._passed:
             try:
                 self._passed[key] = self._tested(sync, mode)
-            except InvalidArgumentError:  # no memory is left for it now
+            except InvalidArgumentError as error:  # no memory is left for it now
+                expect_ours(error)
                 return False
         return self._passed[key]
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import InvalidArgumentError, shown
+from ...operators.arguments import as_array
 from ...operators.checks import integers
 from .memory import COPIED, Bound, DeviceMemory, Kind, serials
 
@@ -172,10 +173,7 @@ class Buffer(DeviceMemory):
         Raises InvalidArgumentError if they do not fit, or are not numbers in this machine's byte order.
         """
         room = self.size_in_bytes - self._checked_offset("Buffer.write", offset)
-        try:
-            given = np.asarray(array)
-        except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: of a PyTorch tensor with gradients
-            raise InvalidArgumentError("Buffer.write", "array", error, "an array of numbers") from None
+        given = as_array("Buffer.write", "array", array)
         if given.dtype.hasobject or not given.dtype.isnative or given.nbytes > room:  # before a copy: a view may have terabytes
             raise InvalidArgumentError("Buffer.write", "array", f"{given.nbytes} bytes of {given.dtype}",
                                        f"native numbers, at most {room} bytes")
@@ -208,31 +206,35 @@ class Buffer(DeviceMemory):
     def upload(self, array: np.ndarray, offset: int = 0) -> None:
         """Write as `write` does, then copy all host writes to the device. Raises as `write` and `host` do, and DriverError."""
         self.write(array, offset)
-        with self.gpu.lock:
-            if self._has_other_memory:
-                self._merge()
-                self._mark_uploaded()
-                self.gpu.run_once(lambda submission: submission.upload(self))
-                self._mark_copied()
+        self.gpu.lock.work(self._send)
+
+    def _send(self) -> None:
+        if self._has_other_memory:
+            self._merge()
+            self._mark_uploaded()
+            self.gpu.run_once(lambda submission: submission.upload(self))
+            self._mark_copied()
 
     def download(self, shape: Sequence[int], dtype: Any = np.float32, offset: int = 0) -> np.ndarray:
         """Read back what dispatches wrote, then return a new array. Raises as `read` does, and DriverError."""
-        with self.gpu.lock:
-            if not self._has_other_memory:
-                return self.read(shape, dtype, offset)
-            kept = self._unsent()
-            self.gpu.run_once(lambda submission: submission.readback(self))
-            self._mark_copied()
-            try:
-                return self.read(shape, dtype, offset)
-            finally:
-                self._put_back(kept)
+        return self.gpu.lock.work(self._fetch, shape, dtype, offset)
+
+    def _fetch(self, shape: Sequence[int], dtype: Any = np.float32, offset: int = 0) -> np.ndarray:
+        if not self._has_other_memory:
+            return self.read(shape, dtype, offset)
+        kept = self._unsent()
+        self.gpu.run_once(lambda submission: submission.readback(self))
+        self._mark_copied()
+        try:
+            return self.read(shape, dtype, offset)
+        finally:
+            self._put_back(kept)
 
     def _merge(self) -> None:
         """Read back the parts that a dispatch wrote, before an upload, which copies all. Raises as `_expect_seen` does."""
         self._expect_seen(())
         if self._differences.of_device and not self._is_exposed:
-            self.download((0,))
+            self._fetch((0,))
 
     def _expect_seen(self, computed: Iterable[Bound]) -> None:
         """Raise InvalidArgumentError if dispatches wrote parts that the host may have overwritten since (`host`). computed:

@@ -12,14 +12,16 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import wraps
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakSet, finalize
 
-from ...errors import DeviceLostError, DriverError, OutOfMemoryError, VkdmlError
+from ...errors import DeviceLostError, DriverError, InvalidArgumentError, OutOfMemoryError, VkdmlError, expect_ours, is_ours
 from . import system
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 _log = logging.getLogger(__name__)
 
@@ -139,6 +141,7 @@ class Driver:
         except RecursionError:  # the caller's; kp's errors are RuntimeErrors too
             raise
         except (RuntimeError, MemoryError) as error:
+            expect_ours(error)
             raise self._failure(doing, error) from error
 
     def check(self) -> None:
@@ -213,38 +216,58 @@ class Driver:
 
 
 class DeviceLock(system.Lock):
-    """Lock around work on a device.
+    """Lock around work on a device: all that touches its store, its scratch buffers or its queue runs within `work`.
 
-    Entering waits for a sequence that an interrupted call left running, and raises if the device is lost. After a foreign
-    exception, such as a signal handler's, what is kept on the device may be inconsistent and is dropped, unless a sequence runs
-    or memory has run out.
-
-    is_computing: whether the buffers that executions share are in use. A signal's handler may enter again then.
+    Entering waits for a sequence that an interrupted call left running. It raises if the device is lost, and during `work` of
+    the same thread, which a signal's handler or a finalizer has interrupted: it would change what that work is using.
     """
 
     def __init__(self, driver: Driver) -> None:
         super().__init__()
         self._driver = driver
-        self.is_computing = False
+        self._is_working = False
 
     def __enter__(self) -> None:
         super().__enter__()
-        if self._driver.running is None and self._driver.lost is None:  # nearly always
+        if not self._is_working and self._driver.running is None and self._driver.lost is None:  # nearly always
             return
         try:
+            if self._is_working:
+                raise InvalidArgumentError("Device", "call", "a call within another one on this device, as of a signal's "
+                                           "handler", "one after the other")
             self._driver.check()
             self._driver.settle()
         except BaseException:
             super().__exit__()
             raise
 
-    def __exit__(self, *raised: Any) -> None:
-        try:
-            kind = raised[0] if raised else None
-            if kind and not issubclass(kind, (VkdmlError, MemoryError)) and self._driver.running is None:
-                self._driver.forget()
-        finally:
-            super().__exit__()
+    def work(self, call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Call a function that works on the device, alone. Functions that it calls must not enter the lock.
+
+        If a foreign exception comes through, such as a signal handler's, what is kept on the device may be inconsistent. It is
+        dropped, unless a sequence runs.
+        """
+        with self:
+            try:
+                self._is_working = True
+                return call(*arguments, **named)
+            except BaseException as error:
+                is_known = isinstance(error, (VkdmlError, MemoryError)) and is_ours(error)
+                if not is_known and self._driver.running is None:
+                    self._driver.forget()
+                raise
+            finally:
+                self._is_working = False
+
+
+def working(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """Wrap a method of an object with a `gpu`, so that it runs within the lock's `work`."""
+    @wraps(method)
+    def within_work(self: Any, *arguments: P.args, **named: P.kwargs) -> T:
+        lock: DeviceLock = self.gpu.lock
+        return lock.work(method, self, *arguments, **named)
+
+    return within_work
 
 
 _Work = tuple[Future[None], Callable[[], None]]

@@ -13,7 +13,7 @@ from weakref import finalize
 
 import numpy as np
 
-from ...errors import DriverError, InvalidArgumentError, OutOfMemoryError, shown
+from ...errors import DriverError, InvalidArgumentError, OutOfMemoryError, expect_ours, shown
 from ...planning.device_info import DeviceInfo
 from ...planning.dispatches import Dispatch
 from . import spirv, system
@@ -167,7 +167,7 @@ class Gpu(system.OfOneProcess):
         self.store = Store(DEFAULT_LIMIT)
         self.driver = Driver(info.name, self.store.clear)
         self.lock = self.driver.lock  # a queue takes one submission at a time
-        self.memory = Memory(info, self.store, self.lock)
+        self.memory = Memory(info, self.store)
         self.pipelines_made = 0
         self.once_cache: dict[Any, dict[Any, Any]] = {}  # results by function; see OnceForEachGpu
         self._background = Background()
@@ -215,8 +215,7 @@ class Gpu(system.OfOneProcess):
             return make()
         except OutOfMemoryError as error:
             _log.info("trying again without what is kept: %s", error)
-        with self.lock:  # outside of the handler: the error holds what `make` allocated
-            self.store.drop_memory(lambda: False, lease)
+        self.store.drop_memory(lambda: False, lease)  # outside of the handler: the error holds what `make` allocated
         return make()
 
     def run_in_background(self, work: Callable[[], None]) -> Future[None]:
@@ -225,6 +224,7 @@ class Gpu(system.OfOneProcess):
         try:
             return self._background.submit(work)
         except RuntimeError as error:
+            expect_ours(error, "threading")
             raise DriverError(f"the system gave no thread for the device's executions: {error}; end some "
                               "threads, or raise the limit (ulimit -u)") from error
 
@@ -259,10 +259,9 @@ class Gpu(system.OfOneProcess):
         bound = compiled.order({block: buffers[name] for block, name in dispatch.buffers.items()}, left_out)
         tensors, groups = [one.buffer._tensor for one in bound], list(dispatch.groups)
         parts = [[(one.offset, one.size_in_bytes) for one in bound]] if any(isinstance(one, Range) for one in bound) else []
-        with self.lock:
-            pipeline = self._pipeline(lease, compiled, dispatch)
-            algorithm = self.driver.make(f"binding buffers to {dispatch.kernel}", lambda: self._manager.algorithm_from(
-                pipeline, tensors, groups, *parts))
+        pipeline = self._pipeline(lease, compiled, dispatch)
+        algorithm = self.driver.make(f"binding buffers to {dispatch.kernel}", lambda: self._manager.algorithm_from(
+            pipeline, tensors, groups, *parts))
         writes = frozenset(buffers[name] for name in dispatch.writes)
         reads = frozenset(one.buffer for one in bound) - {self._placeholder} - {one.buffer for one in writes}
         return Kernel(compiled, algorithm, tensors, dispatch, tuple(bound), reads, writes)
@@ -336,8 +335,11 @@ def open_device(info: DeviceInfo) -> Gpu:
     obey_environment()
     with _opening:
         key = info.index, info.name, info.driver  # other facts may change, such as cores with the process's affinity
-        if key not in _open or _open[key].driver.lost:
-            _open[key] = Gpu(info)
+        found = _open.get(key)
+        if found is None or found.driver.lost:
+            made = Gpu(info)
+            if _open.get(key) is found:  # else a signal's handler has opened it meanwhile
+                _open[key] = made
         return _open[key]
 
 

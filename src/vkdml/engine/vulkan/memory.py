@@ -100,19 +100,21 @@ class DeviceMemory(OfOneProcess, Closing):
                 self._view = view  # as the next call takes
         return view.copy()
 
-    def download(self, shape: Sequence[int], dtype: Any, offset: int = 0) -> np.ndarray:
+    def _fetch(self, shape: Sequence[int], dtype: Any, offset: int = 0) -> np.ndarray:
         """Read back the device's memory. Return a new array of it, from byte `offset` on."""
-        with self.gpu.lock:
-            if self._has_other_memory:
-                self.gpu.run_once(lambda submission: submission.readback(self))
-            return self._take(shape, dtype, offset)
+        if self._has_other_memory:
+            self.gpu.run_once(lambda submission: submission.readback(self))
+        return self._take(shape, dtype, offset)
+
+    def _send(self) -> None:
+        """Copy the host's copy to the device."""
+        if self._has_other_memory:
+            self.gpu.run_once(lambda submission: submission.upload(self))
 
     def upload(self, array: np.ndarray, offset: int = 0) -> None:
         """Write a flat array that fits to the device's memory, from byte `offset` on. The other bytes become the host's."""
-        with self.gpu.lock:
-            self._put(array, offset)
-            if self._has_other_memory:
-                self.gpu.run_once(lambda submission: submission.upload(self))
+        self._put(array, offset)
+        self._send()
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from weakref import WeakSet, finalize
 
 from ...errors import InvalidArgumentError
 from ...planning.device_info import DeviceInfo
-from .system import Lock
 
 T = TypeVar("T")
 
@@ -44,7 +43,7 @@ class _Entry(NamedTuple):
 
 
 class Store:
-    """Values by key, each with its size in bytes. Not thread-safe: callers hold the device's lock.
+    """Values by key, each with its size in bytes. Callers use it within the `work` of the device's lock.
 
     leases: one for each user. size: bytes of all entries. memory: bytes of those that are device memory. limit: the most bytes
     that are kept between calls; one call may need more.
@@ -136,10 +135,9 @@ class Memory:
     Raises InvalidArgumentError if VKDML_MEMORY_BYTES is no number.
     """
 
-    def __init__(self, info: DeviceInfo, store: Store, lock: Lock) -> None:
+    def __init__(self, info: DeviceInfo, store: Store) -> None:
         self._name = info.name
         self._store = store
-        self._lock = lock
         text = os.environ.get("VKDML_MEMORY_BYTES") or str(int(info.memory * DEFAULT_SHARE) or sys.maxsize)
         if not text.isdecimal() or len(text) > _MOST_DIGITS:
             raise InvalidArgumentError("Device", "VKDML_MEMORY_BYTES", repr(text), "a whole number of bytes")
@@ -163,8 +161,7 @@ class Memory:
 
     def has_room(self, sizes: Mapping[str, int]) -> bool:
         """Return whether buffers fit beside all that the store cannot drop. sizes: bytes by name, with those in the store."""
-        with self._lock:
-            return self._is_within(lambda: self.used - self._store.memory + sum(sizes.values()))
+        return self._is_within(lambda: self.used - self._store.memory + sum(sizes.values()))
 
     def expect_room(self, operator: str, sizes: Mapping[str, int]) -> None:
         """Raise InvalidArgumentError if not `has_room`."""
@@ -180,8 +177,7 @@ class Memory:
 
     def free(self, size: int, lease: Lease | None = None) -> None:
         """Drop the least recently used memory until `size` more bytes fit. Entries of the lease stay."""
-        with self._lock:
-            self._store.drop_memory(lambda: self.used + size <= self.limit, lease)
+        self._store.drop_memory(lambda: self.used + size <= self.limit, lease)
 
     def expect_more(self, size: int) -> None:
         """Raise InvalidArgumentError if `size` more bytes do not fit beside all existing buffers."""

@@ -12,11 +12,11 @@ import os
 import sys
 import threading
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 from weakref import WeakSet
 
-from ...errors import DriverError, InvalidArgumentError
+from ...errors import DriverError, InvalidArgumentError, expect_ours
 
 REMEDY = "on Debian and Ubuntu: apt-get install libvulkan1 mesa-vulkan-drivers; other systems: docs/install.md"
 _LOADER = "libvulkan.so.1"
@@ -105,16 +105,26 @@ def never_destroy(made: object) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
 
 
+def is_terminal(file: Any) -> bool:
+    """Return whether a file is a terminal. Of what replaces sys.stderr, Python demands write() only."""
+    try:
+        return bool(file.isatty())
+    except Exception:  # None and closed files raise, too
+        return False
+
+
 @contextmanager
 def said_after(seconds: float, text: str) -> Iterator[None]:
     """Print a line to stderr, if that is a terminal, once the block has taken some seconds."""
-    if sys.stderr is None or sys.stderr.closed or not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield
         return
-    timer = threading.Timer(seconds, print, [text], {"file": sys.stderr, "flush": True})
+    timer = threading.Timer(seconds, print, [text], {"file": sys.stderr})
     timer.daemon = True
-    with suppress(RuntimeError):  # the system gives no thread
+    try:
         timer.start()
+    except RuntimeError as error:  # the system gives no thread
+        expect_ours(error, "threading")
     try:
         yield
     finally:

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from ...engine.commands import Commands
 from ...engine.compiled import Compiled, choose_within
+from ...engine.vulkan.driver import working
 from ...engine.vulkan.gpu import Gpu
 from ...engine.vulkan.memory import COPIED, OWN, Bound, DeviceMemory, Kind, Range
 from ...engine.vulkan.system import OfOneProcess
@@ -156,10 +157,10 @@ class CompiledOperator(Compiled, Bindable):
 
     def fit(self) -> None:
         """Choose a plan whose buffers beside the tensors fit on the device. Once they are made, the plan stays."""
-        with self.gpu.lock:
-            if self._scratch is None:
-                choose_within(self.gpu, [self], lambda: self._missing)
+        if self._scratch is None:
+            choose_within(self.gpu, [self], lambda: self._missing)
 
+    @working
     def get_binding_properties(self) -> DML_BINDING_PROPERTIES:
         """Count the descriptors and bytes that an execution binds (IDMLDispatchable::GetBindingProperties).
 
@@ -167,15 +168,21 @@ class CompiledOperator(Compiled, Bindable):
         packed weights. A binding table may bind resources of these sizes; otherwise the package makes them itself. This call
         allocates nothing, unless plans are timed first (`VKDML_TUNING`).
         """
+        return self.bound_properties()
+
+    def bound_properties(self) -> DML_BINDING_PROPERTIES:
+        """Do the same within the lock's `work`."""
         self.fit()
         return self.plan.binding_properties(self.problem, self.temporary)
 
     @property
+    @working
     def initializer_descriptors(self) -> int:
         """The number of descriptors that an initializer of this operator binds."""
         self.fit()
         return self.plan.initializer_descriptors(self.problem)
 
+    @working
     def memory(self) -> OperatorMemory:
         """List all buffers of an execution with their bytes, without allocating them: print(compiled.memory())."""
         self.fit()
@@ -202,22 +209,20 @@ class CompiledOperator(Compiled, Bindable):
         if temporary is not None:
             within = _parts(self.problem.operator, temporary, self.temporary)
             return {**within, **self._made(self.read, self._taken(self.read))}
-        with self.gpu.lock:
-            if self._scratch is None:
-                self.fit()
-                self._scratch = self._made(self.plan.scratch, self._missing)
-            return self._scratch
+        if self._scratch is None:
+            self.fit()
+            self._scratch = self._made(self.plan.scratch, self._missing)
+        return self._scratch
 
     def weights(self, persistent: Bound | None) -> Weights:
         """The packed weights, in the caller's resource or in the operator's own buffers."""
-        with self.gpu.lock:
-            if persistent is not None:
-                place = persistent.offset, persistent.size_in_bytes
-                state = self._states.setdefault(persistent.buffer, {}).setdefault(place, PackState())
-                return Weights(_parts(self.problem.operator, persistent, self.plan.packed), persistent, state)
-            if self._packed is None:
-                self._packed = Weights(self._made(self.plan.packed, self.plan.packed))
-            return self._packed
+        if persistent is not None:
+            place = persistent.offset, persistent.size_in_bytes
+            state = self._states.setdefault(persistent.buffer, {}).setdefault(place, PackState())
+            return Weights(_parts(self.problem.operator, persistent, self.plan.packed), persistent, state)
+        if self._packed is None:
+            self._packed = Weights(self._made(self.plan.packed, self.plan.packed))
+        return self._packed
 
     def _kind(self, name: str) -> Kind:
         return COPIED if self.is_read(name) else OWN
@@ -243,11 +248,12 @@ class CompiledGraph(Bindable):
     def _facts(self) -> str:
         return f"{super()._facts()} of {len(self._compiled)} operators on {self.gpu.info.name}"
 
+    @working
     def get_binding_properties(self) -> DML_BINDING_PROPERTIES:
         """Count the descriptors and bytes that an execution binds (IDMLDispatchable::GetBindingProperties). The temporary
         resource holds the tensors between the nodes, and scratch memory that they share; the persistent one all packed weights.
         """
-        descriptors = sum(compiled.get_binding_properties().RequiredDescriptorCount for compiled in self._compiled)
+        descriptors = sum(compiled.bound_properties().RequiredDescriptorCount for compiled in self._compiled)
         return DML_BINDING_PROPERTIES(descriptors, laid_out(self._temporary)[1], laid_out(self._persistent)[1])
 
     def memory(self) -> OperatorMemory:
@@ -267,13 +273,13 @@ class CompiledGraph(Bindable):
 
     @property
     def _temporary(self) -> dict[str, int]:
-        scratch = max(compiled.get_binding_properties().TemporaryResourceSize for compiled in self._compiled)
+        scratch = max(compiled.bound_properties().TemporaryResourceSize for compiled in self._compiled)
         return {**self._graph.intermediate, _SCRATCH: scratch}
 
     @property
     def _persistent(self) -> dict[str, int]:
         """Bytes of each node's packed weights, by the node's number."""
-        return {str(node): compiled.get_binding_properties().PersistentResourceSize
+        return {str(node): compiled.bound_properties().PersistentResourceSize
                 for node, compiled in enumerate(self._compiled)}
 
     def nodes(self, tensors: Mapping[str, Bound], temporary: Bound | None, persistent: Bound | None) -> list[Bindings]:
@@ -284,18 +290,17 @@ class CompiledGraph(Bindable):
         return [Bindings(
             self._compiled[node],
             {field: memory[name] for field, name in self._graph.names[node].items() if name in memory},
-            part(memory.get(_SCRATCH), self._compiled[node].get_binding_properties().TemporaryResourceSize),
+            part(memory.get(_SCRATCH), self._compiled[node].bound_properties().TemporaryResourceSize),
             part(packed.get(str(node)), self._persistent[str(node)])) for node in self._graph.order]
 
     def _made(self) -> Mapping[str, Bound]:
         """The tensors between the nodes, in buffers that the graph makes for itself."""
-        with self.gpu.lock:
-            if self._intermediate is None:
-                gpu, sizes = self.gpu, self._graph.intermediate
-                kind = COPIED if any(compiled.is_verified for compiled in self._compiled) else OWN
-                gpu.memory.make_room(self.problem.operator, {name: gpu.bytes_of(sizes[name], kind) for name in sizes})
-                self._intermediate = gpu.made(lambda: {name: DeviceMemory(gpu, sizes[name], kind) for name in sizes})
-            return self._intermediate
+        if self._intermediate is None:
+            gpu, sizes = self.gpu, self._graph.intermediate
+            kind = COPIED if any(compiled.is_verified for compiled in self._compiled) else OWN
+            gpu.memory.make_room(self.problem.operator, {name: gpu.bytes_of(sizes[name], kind) for name in sizes})
+            self._intermediate = gpu.made(lambda: {name: DeviceMemory(gpu, sizes[name], kind) for name in sizes})
+        return self._intermediate
 
 
 def part(resource: Bound | None, size: int) -> Bound | None:

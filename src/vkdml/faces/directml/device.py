@@ -18,6 +18,7 @@ import numpy as np
 from ...engine.compiled import Share
 from ...engine.trust.self_test import Outcome, expect_right, outcomes
 from ...engine.vulkan.buffers import Buffer
+from ...engine.vulkan.driver import working
 from ...engine.vulkan.gpu import open_device, select_again, select_device
 from ...engine.vulkan.memory import COPIED
 from ...engine.vulkan.queries import enumerate_devices
@@ -74,8 +75,7 @@ class Device(Named):
 
     def __exit__(self, *raised: object) -> None:
         if not self.gpu.driver.lost:
-            with self.gpu.lock:
-                self.gpu.store.clear()
+            self.gpu.lock.work(self.gpu.store.clear)
 
     def _facts(self) -> str:
         return f"on {self.info.name}"
@@ -126,11 +126,10 @@ class Device(Named):
         return self.gpu.store.limit
 
     @cache_limit.setter
+    @working
     def cache_limit(self, limit: int) -> None:
-        checked = _checked_limit("cache_limit", limit)
-        with self.gpu.lock:
-            self.gpu.store.limit = checked
-            self.gpu.store.drop_oldest()
+        self.gpu.store.limit = _checked_limit("cache_limit", limit)
+        self.gpu.store.drop_oldest()
 
     @property
     def memory_limit(self) -> int:
@@ -143,6 +142,7 @@ class Device(Named):
         return self.gpu.memory.limit
 
     @memory_limit.setter
+    @working
     def memory_limit(self, limit: int) -> None:
         self.gpu.memory.limit = _checked_limit("memory_limit", limit)
         self.gpu.memory.free(0)
@@ -174,6 +174,7 @@ class Device(Named):
             raise InvalidArgumentError(type(inner).__name__, "clip", clip, "None: only a recurrent operator has it")
         return Operator(problems.from_desc(inner, clip))
 
+    @working
     def compile_operator(self, operator: Operator, flags: DML_EXECUTION_FLAGS = DML_EXECUTION_FLAGS.NONE,
                          options: Options = Options()) -> CompiledOperator:
         """Plan an operator for this device (IDMLDevice::CompileOperator).
@@ -223,6 +224,7 @@ class Device(Named):
         """Create a recorder with nothing recorded (IDMLDevice::CreateCommandRecorder)."""
         return CommandRecorder(self.gpu, self.share)
 
+    @working
     def create_buffer(self, size_in_bytes: int) -> Buffer:
         """Create a buffer in device memory of a multiple of 4 bytes, at most info.max_storage_buffer_range.
 

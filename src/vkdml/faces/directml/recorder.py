@@ -11,6 +11,7 @@ from typing import NoReturn
 from ...engine.commands import Commands
 from ...engine.compiled import Share
 from ...engine.vulkan.buffers import Buffer
+from ...engine.vulkan.driver import working
 from ...engine.vulkan.gpu import Gpu
 from ...engine.vulkan.memory import DeviceMemory, overlap
 from ...engine.vulkan.system import OfOneProcess
@@ -26,7 +27,7 @@ class CommandRecorder(Named, OfOneProcess):
     """
 
     def __init__(self, gpu: Gpu, share: Share) -> None:
-        self._gpu = gpu
+        self.gpu = gpu
         self._commands = Commands(gpu, merges=True)
         self._share = share
         self._checked = Commands(gpu, merges=True) if share.share else None  # the same, with checks against the reference
@@ -40,7 +41,7 @@ class CommandRecorder(Named, OfOneProcess):
         return [self._commands, *([self._checked] if self._checked else [])]
 
     def _facts(self) -> str:
-        return f"on {self._gpu.info.name}"
+        return f"on {self.gpu.info.name}"
 
     def record_upload(self, buffer: Buffer) -> None:
         """Record a copy of what the host has written into a buffer to the device. What dispatches wrote since stays.
@@ -57,6 +58,7 @@ class CommandRecorder(Named, OfOneProcess):
         for commands in self._recordings:
             commands.readback(buffer)
 
+    @working
     def record_dispatch(self, dispatchable: Dispatchable, table: BindingTable) -> None:
         """Record an initialization or an execution, with the table's current bindings (IDMLCommandRecorder::RecordDispatch).
 
@@ -115,9 +117,9 @@ class CommandRecorder(Named, OfOneProcess):
 
     def _check_part(self, dispatchable: Dispatchable, table: BindingTable, part: OperatorBindings) -> None:
         problem, gpu = part.compiled.problem, part.compiled.gpu
-        if gpu is not self._gpu:
+        if gpu is not self.gpu:
             raise InvalidArgumentError(problem.operator, "record_dispatch", f"an operator of {gpu.info.name}",
-                                       f"one of the recorder's device, {self._gpu.info.name}")
+                                       f"one of the recorder's device, {self.gpu.info.name}")
         if table.dispatchable is not dispatchable:
             raise InvalidArgumentError(problem.operator, "record_dispatch", "a binding table of another dispatchable",
                                        "one created for, or reset to, this one")
@@ -131,10 +133,12 @@ class CommandRecorder(Named, OfOneProcess):
                 check_overlaps(problem, part.bound, {"the persistent resource of another operator": other.persistent})
 
     @property
+    @working
     def counts(self) -> tuple[int, int]:
         """The number of submissions and of dispatches of an execution that finds its weights packed."""
         return self._commands.counts
 
+    @working
     def execute(self) -> None:
         """Run everything recorded, in order, and wait for it. You may write new data into the buffers and execute again.
 
@@ -142,9 +146,8 @@ class CommandRecorder(Named, OfOneProcess):
         wrote, and if anything else overwrote weights that an initializer packed; DriverError when the driver fails;
         VerificationError after an operator has run, if the execution is checked and the outputs are wrong.
         """
-        with self._gpu.lock:
-            is_checked = self._has_checks and self._share.has_next()
-            (self._checked if is_checked and self._checked else self._commands).execute()
+        is_checked = self._has_checks and self._share.has_next()
+        (self._checked if is_checked and self._checked else self._commands).execute()
 
     def execute_async(self) -> PendingExecution:
         """Begin to run everything recorded, and return at once. Executions on a device run one after the other.
@@ -153,13 +156,13 @@ class CommandRecorder(Named, OfOneProcess):
         their `wait` raises DriverError. This call raises DriverError only if the system has no thread for it; all that
         `execute` may raise comes from `wait`.
         """
-        return PendingExecution(self._gpu.run_in_background(self.execute))
+        return PendingExecution(self.gpu.run_in_background(self.execute))
 
     def _check_device(self, call: str, buffer: Buffer) -> None:
         check_type(call, "buffer", buffer, Buffer)
-        if buffer.gpu is not self._gpu:
+        if buffer.gpu is not self.gpu:
             raise InvalidArgumentError(call, "buffer", f"a buffer of {buffer.gpu.info.name}",
-                                       f"one of the recorder's device, {self._gpu.info.name}")
+                                       f"one of the recorder's device, {self.gpu.info.name}")
         buffer._expect_open()
         self._buffers.add(buffer)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import InvalidArgumentError
+from ...errors import InvalidArgumentError, expect_ours
 
 RECURRENT = ("GRU", "LSTM", "RNN")
 
@@ -56,6 +56,7 @@ def refusing(node: GraphNode, arrays: Sequence[np.ndarray | None]) -> Iterator[N
     try:
         yield
     except (IndexError, MemoryError, OverflowError, TypeError, ValueError) as error:  # numpy's AxisError is two of them
+        expect_ours(error)
         if isinstance(error, InvalidArgumentError):
             raise
         found = " and ".join(f"the shape {array.shape}" for array in arrays if array is not None)

@@ -16,7 +16,7 @@ import numpy as np
 from ...engine.execution import Execution, Node
 from ...engine.vulkan.store import Recent
 from ...engine.weights import Contents, constant
-from ...errors import DriverError, InvalidArgumentError
+from ...errors import DriverError, InvalidArgumentError, expect_ours
 from ...operators import element_types
 from ...operators.checks import element_strides, least_tensor, packed_strides
 from ...operators.copy_problem import CopiedPart, CopyProblem
@@ -142,7 +142,8 @@ class DeviceRun:
         try:
             for part in self.parts:
                 trace.add(part)
-        except (_UnfitError, InvalidArgumentError, ArithmeticError, LookupError, TypeError, ValueError):
+        except (_UnfitError, InvalidArgumentError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            expect_ours(error)
             return False
         kinds = tuple(type(node.problem) for node in trace.nodes)
         contents = self._contents.setdefault(kinds, Contents())
