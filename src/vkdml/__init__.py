@@ -59,7 +59,13 @@ def _publish(module: dict[str, _typing.Any]) -> None:
 
 _publish(globals())
 
+_INSTEAD = {  # by a part of a name that programs for DirectML use
+    "DMLCreateDevice": "; here it is Device()", "DML_CREATE_DEVICE_FLAG_": "; Device() takes no flags",
+    "IDML": "; here it has no prefix, such as Device and CompiledOperator",
+    "OPERATOR": "; it has " + ", ".join(structure.__name__ for structure in _OPERATOR_TYPES),
+    "DML_": "; docs/faces/directml-api.md lists what is here"}
+
 if not _typing.TYPE_CHECKING:
     def __getattr__(name: str) -> None:
-        there = ", ".join(structure.__name__ for structure in _OPERATOR_TYPES)
-        raise AttributeError(f"module 'vkdml' has no attribute {name!r}" + f"; it has {there}" * name.startswith("DML_"))
+        hint = next((hint for part, hint in _INSTEAD.items() if part in name), "")
+        raise AttributeError(f"module 'vkdml' has no attribute {name!r}{hint}")

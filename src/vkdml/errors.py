@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import reprlib
+import traceback
 from collections.abc import Callable
 from importlib.metadata import requires
 from traceback import walk_tb
@@ -63,6 +64,17 @@ class InvalidArgumentError(VkdmlError, ValueError):
         """Keep all fields when pickled, as between processes: by default only the message would be kept."""
         operator, field, found, expected = self._arguments
         return type(self), (operator, field, shown(found, str), expected)
+
+    def _render_traceback_(self) -> list[str]:
+        """Write what IPython and notebooks show: the caller's frames and our first, since the mistake is the caller's."""
+        frames = []
+        for frame, line in traceback.walk_tb(self.__traceback__):
+            module = frame.f_globals.get("__name__", "")
+            frames += [] if module.startswith("IPython.") else [(frame, line)]
+            if module.startswith("vkdml."):
+                break
+        lines = traceback.StackSummary.extract(iter(frames)).format() + traceback.format_exception_only(self)
+        return ["Traceback (most recent call last):", *(line.rstrip() for line in lines)]
 
 
 def check_type(operator: str, field: str, value: object, *allowed: type[T]) -> T:

@@ -85,9 +85,10 @@ def test_the_spelling_of_c_is_told(device):
                               (device.create_command_recorder(), "RecordDispatch", "record_dispatch")):
         with pytest.raises(AttributeError, match=f"^{type(thing).__name__} has no attribute '{name}'; here it is {here}$"):
             getattr(thing, name)
-    for name in ("MakeResident", "create_operators", "_Name"):
-        with pytest.raises(AttributeError, match=f"^Device has no attribute '{name}'$"):
-            getattr(device, name)
+    for thing, name, hint in ((device, "MakeResident", "; it has cache_limit, .*, upload, verify"), (device, "create_operators", ""), (device, "_Name", ""),
+                              (device.create_command_recorder(), "Close", "; it has .*execute, execute_async, .*record_upload, .*")):
+        with pytest.raises(AttributeError, match=f"^{type(thing).__name__} has no attribute '{name}'{hint}$"):
+            getattr(thing, name)
 
 
 # Names and repr

@@ -52,6 +52,20 @@ def test_shapes_may_change(name, attributes):
         check(layer(x, **others), FUNCTIONS[name](x, **given, **attributes, **others))
 
 
+def test_what_is_shown():
+    """In a notebook too: of an error, the caller's frames and ours that was called."""
+    w, r = np.zeros((2, 12, 3), np.float16), np.zeros((2, 12, 4), np.float16)
+    layer = vkdml.GRU(w, r, direction="bidirectional")
+    assert repr(layer) == f"<GRU: I 3, H 4, float16, bidirectional on {vkdml.Device().info.name}>"
+    for wrong in (lambda: layer(np.zeros((2, 1, 4), np.float16)), lambda: vkdml.GRU(w, r), lambda: vkdml.gru(None, w, r)):
+        with pytest.raises(vkdml.InvalidArgumentError) as raised:
+            wrong()
+        first, *frames, last = raised.value._render_traceback_()
+        assert (first, last) == ("Traceback (most recent call last):", f"vkdml.InvalidArgumentError: {raised.value}")
+        assert len(frames) == 3
+        assert all(__file__ in frame for frame in frames[:2])
+
+
 def test_weights_are_not_compared(monkeypatch):
     layer = vkdml.LSTM(**weights("LSTM"))
     layer(make(T, B, I))

@@ -94,7 +94,7 @@ def test_life_cycle_as_of_any_operator(device):
     (RELU(), "InputTensor: found NoneType; expected DML_TENSOR_DESC"),
     (RELU(tensor(3), None), "OutputTensor: found NoneType"),
     (RELU(tensor(3), tensor(4)), r"OutputTensor.Sizes: found \(4,\); expected \(3,\), as InputTensor has"),
-    (RELU(tensor(*[1] * 9), tensor(*[1] * 9)), "InputTensor.DimensionCount: found 9 with 9 sizes; expected 1 to 8"),
+    (RELU(tensor(*[1] * 9), tensor(*[1] * 9)), "InputTensor.DimensionCount: found 9; expected 1 to 8"),
     (RELU(tensor(), tensor()), "InputTensor.DimensionCount: found 0"),
     (RELU(tensor(3, data_type=FLOAT64.data_type), tensor(3)), "InputTensor.DataType: found FLOAT64; expected FLOAT32 or FLOAT16"),
     (RELU(tensor(3), tensor(3, data_type=vkdml.DML_TENSOR_DATA_TYPE.FLOAT16)), "OutputTensor.DataType: found FLOAT16; expected FLOAT32"),

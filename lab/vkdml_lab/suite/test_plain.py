@@ -325,7 +325,7 @@ INDICES = tensor(1, 2, data_type=D.UINT32)
     (GEMM(ATensor=A, BTensor=C, OutputTensor=C), r"BTensor.Sizes: found \(2, 4\); expected \(3, 4\), for ATensor's \(2, 3\)"),
     (GEMM(ATensor=A, BTensor=B, OutputTensor=A), r"OutputTensor.Sizes: found \(2, 3\); expected \(2, 4\), the product's"),
     (GEMM(ATensor=A, BTensor=B, CTensor=B, OutputTensor=C), r"CTensor.Sizes: found \(3, 4\); expected \(2, 4\)"),
-    (GEMM(ATensor=tensor(3), BTensor=B, OutputTensor=C), "ATensor.DimensionCount: found 1 with 1 sizes; expected 2 to 4"),
+    (GEMM(ATensor=tensor(3), BTensor=B, OutputTensor=C), "ATensor.DimensionCount: found 1; expected 2 to 4"),
     (GEMM(ATensor=A, BTensor=B, OutputTensor=C, TransA=WRONG), "TransA: found DML_BUFFER_TENSOR_DESC.*; expected NONE or TRANSPOSE"),
     (GEMM(ATensor=A, BTensor=B, OutputTensor=C, Alpha=np.inf), "Alpha: found inf; expected a finite float32"),
     (JOIN(InputTensors=[], OutputTensor=A, Axis=0), r"InputTensors: found \(\); expected a list of one tensor or more"),

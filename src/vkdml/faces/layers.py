@@ -36,6 +36,10 @@ class RecurrentLayer:
         self._session = Session()
         self._settings.problem(name, self._weights | self._settings.zeros(self._weights, 1, 1, ["InputTensor"]))  # checks them
 
+    def __repr__(self) -> str:
+        w, r, *_ = (array for array in self._weights.values() if array is not None)
+        return f"<{type(self).__name__}: I {w.shape[2]}, H {r.shape[2]}, {w.dtype}, {self._settings}>"
+
     def __getstate__(self) -> dict[str, Any]:
         """Return what pickle needs to make the layer again in another process: attributes, weights and settings."""
         settings = self._settings

@@ -50,6 +50,9 @@ class Settings:
         except (TypeError, RecursionError):  # RecursionError: a list that holds itself
             raise InvalidArgumentError(name, "attributes", self.attributes, "numbers, strings and lists of them") from None
 
+    def __str__(self) -> str:
+        return f"{self.attributes['direction']} on {self._device.info.name}"
+
     @property
     def device(self) -> Device:
         """The device. If it was lost, it is opened again, unless the caller gave a Device."""

@@ -194,11 +194,11 @@ def check_tensor(operator: str, field: str, desc: object, itemsizes: Mapping[des
     if not is_one_of(desc.Flags, [descs.DML_TENSOR_FLAGS.NONE, *[descs.DML_TENSOR_FLAGS.OWNED_BY_DML] * may_be_owned]):
         raise InvalidArgumentError(operator, f"{field}.Flags", _name(desc.Flags), "NONE" + " or OWNED_BY_DML" * may_be_owned)
     sizes = integers(operator, f"{field}.Sizes", desc.Sizes, 1)
-    count = len(sizes) if desc.DimensionCount is None else desc.DimensionCount
-    if not is_one_of(count, {len(sizes)} & set(dimension_counts)):
+    if not is_count(desc.DimensionCount, len(sizes)):
+        raise InvalidArgumentError(operator, f"{field}.DimensionCount", desc.DimensionCount, f"{len(sizes)}, as Sizes has")
+    if len(sizes) not in dimension_counts:
         allowed_counts = " to ".join(map(str, sorted({min(dimension_counts), max(dimension_counts)})))
-        raise InvalidArgumentError(operator, f"{field}.DimensionCount", f"{shown(count)} with {len(sizes)} sizes",
-                                   allowed_counts)
+        raise InvalidArgumentError(operator, f"{field}.DimensionCount", len(sizes), allowed_counts)
     strides, size = _check_layout(operator, field, desc, sizes, itemsizes[data_type])
     return Tensor(data_type, sizes, strides, size, desc.Flags == descs.DML_TENSOR_FLAGS.OWNED_BY_DML,
                   max(desc.GuaranteedBaseOffsetAlignment, MINIMUM_ALIGNMENT))

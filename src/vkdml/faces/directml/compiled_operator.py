@@ -40,8 +40,10 @@ class Named:
         def __getattr__(self, name: str) -> NoReturn:
             """Raise AttributeError. For a name such as CreateOperator it suggests create_operator."""
             here = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-            hint = f"; here it is {here}" if name[:1].isupper() and hasattr(type(self), here) else ""
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}", name=name, obj=self)
+            there = [member for member in dir(type(self)) if member[0] != "_"]
+            hint = f"; here it is {here}" if here in there else f"; it has {', '.join(there)}"
+            text = f"{type(self).__name__} has no attribute {name!r}" + hint * name[:1].isupper()
+            raise AttributeError(text, name=name, obj=self)
 
     @property
     def name(self) -> str:
