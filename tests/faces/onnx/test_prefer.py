@@ -40,11 +40,12 @@ LISTS: list[dict] = [{}, {"providers": None}, {"providers": []}, {"providers": [
 POLICIES = onnxruntime.OrtExecutionProviderDevicePolicy.__members__.values()
 
 
-@pytest.mark.filterwarnings("ignore:Specified")
+@pytest.mark.filterwarnings("ignore:Specified", "error:Duplicate")
 @pytest.mark.parametrize(("named", "providers"), [
     *[(lambda named=named: named, BOTH) for named in LISTS],
     *[(lambda names=names: chosen(*names), BOTH) for names in ((), (CPU,), (CPU, NAME), (NAME,))],
     *[(lambda policy=policy: chosen(policy=policy), BOTH) for policy in POLICIES], (lambda: chosen(CPU) | {"providers": [CPU]}, BOTH),
+    (lambda: {"providers": [NAME, AZURE, CPU]}, [NAME, AZURE, CPU]),
     *[(lambda get=get: {"providers": get()}, [AZURE, NAME, CPU]) for get in (onnxruntime.get_available_providers, lambda: [AZURE, CPU], lambda: [AZURE])],
 ])
 def test_whatever_a_package_names(named, providers):
@@ -65,7 +66,7 @@ def test_it_can_be_undone_and_is_for_all_threads():
         inner.close()
     together([threading.Thread(target=lambda: (vkdml.onnx.prefer().close(), found.append(Named(DATA)))) for _ in range(8)])
     found[0].set_providers([CPU])
-    assert [on_device(session) for session in found] == [1] * 8
+    assert [(session.get_providers(), on_device(session)) for session in found] == [(BOTH, 1)] * 8
     assert vkdml.onnx.InferenceSession(DATA, providers=[CPU]).get_providers() == [CPU]
     outer.close()
     assert InferenceSession(DATA, quiet()).get_providers() == Named(DATA).get_providers() == [CPU]
