@@ -108,7 +108,7 @@ rng, result = np.random.default_rng(0), []
 CODE
 providers = [vars(one).get("_provider") for one in gc.get_objects() if isinstance(one, InferenceSession)]
 nodes = [node for provider in providers if provider for node in provider.assigned if node.op_type == "LSTM"]
-print(json.dumps([sys.argv[1:], __name__, [node.runs_on for node in nodes], result]))
+print(json.dumps([sys.argv[1:], __name__, sys.path[0], [node.runs_on for node in nodes], result]))
 sys.exit(3)
 """
 PACKAGES = {  # how each is called, and how many recurrent nodes its sessions have
@@ -138,9 +138,11 @@ def test_unchanged_programs_with_real_packages(package, tmp_path):
     code, recurrent = PACKAGES[package]
     (tmp_path / "program.py").write_text(PROGRAM.replace("CODE", code))
     found = []
-    for way in (["program.py"], ["-m", "vkdml.onnx", *(["-m", "program"] if package.startswith("py") else ["program.py"])]):
-        ended = subprocess.run([sys.executable, "-W", "error::RuntimeWarning", *way, "--help"], cwd=tmp_path, capture_output=True, text=True)
+    file, is_module = str(tmp_path / "program.py"), package.startswith("py")
+    for way in ([file], ["-m", "vkdml.onnx", *(["-m", "program"] if is_module else [file])]):
+        ended = subprocess.run([sys.executable, "-W", "error::RuntimeWarning", *way, "--help"], capture_output=True, text=True,
+                               cwd=tmp_path if is_module else "/")
         assert ended.returncode == 3, ended.stderr
         found.append(json.loads(ended.stdout.splitlines()[-1]))
-    assert [row[:3] for row in found] == [[["--help"], "__main__", places] for places in ([], ["device"] * recurrent)]
-    np.testing.assert_allclose(found[1][3], found[0][3], atol=1e-4)
+    assert [row[:4] for row in found] == [[["--help"], "__main__", str(tmp_path), places] for places in ([], ["device"] * recurrent)]
+    np.testing.assert_allclose(found[1][4], found[0][4], atol=1e-4)
