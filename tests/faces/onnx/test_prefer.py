@@ -40,11 +40,12 @@ LISTS: list[dict] = [{}, {"providers": None}, {"providers": []}, {"providers": [
 POLICIES = onnxruntime.OrtExecutionProviderDevicePolicy.__members__.values()
 
 
-@pytest.mark.filterwarnings("ignore:Specified")
+@pytest.mark.filterwarnings("ignore:Specified", "error:Duplicate")
 @pytest.mark.parametrize(("named", "providers"), [
     *[(lambda named=named: named, BOTH) for named in LISTS],
     *[(lambda names=names: chosen(*names), BOTH) for names in ((), (CPU,), (CPU, NAME), (NAME,))],
     *[(lambda policy=policy: chosen(policy=policy), BOTH) for policy in POLICIES], (lambda: chosen(CPU) | {"providers": [CPU]}, BOTH),
+    (lambda: {"providers": [NAME, AZURE, CPU]}, [NAME, AZURE, CPU]),
     *[(lambda get=get: {"providers": get()}, [AZURE, NAME, CPU]) for get in (onnxruntime.get_available_providers, lambda: [AZURE, CPU], lambda: [AZURE])],
 ])
 def test_whatever_a_package_names(named, providers):
@@ -65,7 +66,7 @@ def test_it_can_be_undone_and_is_for_all_threads():
         inner.close()
     together([threading.Thread(target=lambda: (vkdml.onnx.prefer().close(), found.append(Named(DATA)))) for _ in range(8)])
     found[0].set_providers([CPU])
-    assert [on_device(session) for session in found] == [1] * 8
+    assert [(session.get_providers(), on_device(session)) for session in found] == [(BOTH, 1)] * 8
     assert vkdml.onnx.InferenceSession(DATA, providers=[CPU]).get_providers() == [CPU]
     outer.close()
     assert InferenceSession(DATA, quiet()).get_providers() == Named(DATA).get_providers() == [CPU]
@@ -107,7 +108,7 @@ rng, result = np.random.default_rng(0), []
 CODE
 providers = [vars(one).get("_provider") for one in gc.get_objects() if isinstance(one, InferenceSession)]
 nodes = [node for provider in providers if provider for node in provider.assigned if node.op_type == "LSTM"]
-print(json.dumps([sys.argv[1:], __name__, [node.runs_on for node in nodes], result]))
+print(json.dumps([sys.argv[1:], __name__, sys.path[0], [node.runs_on for node in nodes], result]))
 sys.exit(3)
 """
 PACKAGES = {  # how each is called, and how many recurrent nodes its sessions have
@@ -137,9 +138,11 @@ def test_unchanged_programs_with_real_packages(package, tmp_path):
     code, recurrent = PACKAGES[package]
     (tmp_path / "program.py").write_text(PROGRAM.replace("CODE", code))
     found = []
-    for way in (["program.py"], ["-m", "vkdml.onnx", *(["-m", "program"] if package.startswith("py") else ["program.py"])]):
-        ended = subprocess.run([sys.executable, "-W", "error::RuntimeWarning", *way, "--help"], cwd=tmp_path, capture_output=True, text=True)
+    file, is_module = str(tmp_path / "program.py"), package.startswith("py")
+    for way in ([file], ["-m", "vkdml.onnx", *(["-m", "program"] if is_module else [file])]):
+        ended = subprocess.run([sys.executable, "-W", "error::RuntimeWarning", *way, "--help"], capture_output=True, text=True,
+                               cwd=tmp_path if is_module else "/")
         assert ended.returncode == 3, ended.stderr
         found.append(json.loads(ended.stdout.splitlines()[-1]))
-    assert [row[:3] for row in found] == [[["--help"], "__main__", places] for places in ([], ["device"] * recurrent)]
-    np.testing.assert_allclose(found[1][3], found[0][3], atol=1e-4)
+    assert [row[:4] for row in found] == [[["--help"], "__main__", str(tmp_path), places] for places in ([], ["device"] * recurrent)]
+    np.testing.assert_allclose(found[1][4], found[0][4], atol=1e-4)
