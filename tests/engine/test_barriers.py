@@ -10,7 +10,7 @@ from vkdml.engine.commands import Commands
 class Memory:
     """In the place of a Buffer."""
 
-    offset, size_in_bytes, is_counted, _is_exposed = 0, 4, True, False
+    offset, size_in_bytes, _is_counted, _is_exposed = 0, 4, True, False
 
     def __init__(self, name, serial, host_memory):
         self.name, self._serial, self.has_copy = name, serial, name != "d"

@@ -163,7 +163,7 @@ class Commands:
     def upload(self, buffer: Any, size: int | None = None) -> None:
         """Record a copy to the device. size: bytes from the start of the buffer; None: all."""
         if buffer._has_other_memory:
-            if self._merges and buffer.is_counted:
+            if self._merges and buffer._is_counted:
                 computed = [part for step in self._dispatches for part in step.writes if part.buffer is buffer]
                 if computed:
                     self.before_execute(lambda: buffer._expect_seen(computed))
@@ -264,10 +264,10 @@ class Commands:
         """Run the submissions and calls. If an attempt gives up, run all again with fallbacks, unless calls have done so."""
         attempts = [attempt for attempt in self._attempts if attempt.attempts.is_worthwhile]
         for attempt in attempts:
-            if not attempt.flag.is_clear:
+            if not attempt.flag._is_clear:
                 attempt.clear()
         for attempt in attempts:
-            attempt.flag.is_clear = False  # until all have succeeded
+            attempt.flag._is_clear = False  # until all have succeeded
         for run in self._submissions(due).runs:
             run()
         late = [attempt for attempt in attempts if attempt.gave_up()] if attempts and self._is_repeatable else []
@@ -276,7 +276,7 @@ class Commands:
         for run in self._submissions(due, tries=False).runs if late else ():
             run()
         for attempt in attempts:
-            attempt.flag.is_clear = True
+            attempt.flag._is_clear = True
 
     @property
     def _is_repeatable(self) -> bool:

@@ -99,7 +99,7 @@ class Buffer(DeviceMemory):
     gpu: its Gpu. kind: of its DeviceMemory. _is_exposed: whether the host may write to it without notice.
     """
 
-    is_counted = True
+    _is_counted = True
 
     def __init__(self, gpu: Any, size_in_bytes: int, kind: Kind = COPIED) -> None:
         super().__init__(gpu, size_in_bytes, kind)

@@ -24,14 +24,14 @@ class DeviceMemory(OfOneProcess, Closing):
 
     kind: "copied" if the host reads or writes it: uploads and readbacks copy between its copy and the device. "direct" if the
     host only writes it: it is device memory that the host sees, or "copied" if the device has none left. "own" if only kernels
-    use it: it may hold anything at first. Where the device works in the host's memory, there are no copies.
+    use it: it may hold anything at first, and has_copy is false. Where the device works in the host's memory, nothing is copied.
     """
 
     _of_memory = "_tensor", "_mapped", "_view"
-    is_counted = False  # whether writes are counted, as in a Buffer
+    _is_counted = False  # whether writes are counted, as in a Buffer
     _is_exposed = False
     offset = 0  # the first byte that kernels see; a Range has this attribute too
-    is_clear = False  # whether the words in which attempts give up are 0
+    _is_clear = False  # whether the words in which attempts give up are 0
 
     def __init__(self, gpu: Any, size_in_bytes: int, kind: Kind = COPIED) -> None:
         self.gpu = gpu
@@ -47,7 +47,7 @@ class DeviceMemory(OfOneProcess, Closing):
                 raise
             kind = COPIED  # a device may have little memory that the host sees
             self._tensor = gpu.make_tensor(size_in_bytes, kind)
-        self.kind = kind
+        self.kind, self.has_copy = kind, kind != OWN
         self._mapped = self._tensor.data().view(np.uint8) if self.has_copy else np.zeros(0, np.uint8)
         self._view: np.ndarray = self._mapped  # the last that was taken
         gpu.memory.take(self._tensor, gpu.bytes_of(size_in_bytes, kind))
@@ -76,11 +76,6 @@ class DeviceMemory(OfOneProcess, Closing):
 
     def _mark_computed(self, offset: int = 0, size: int | None = None) -> None:
         """Do nothing: only Buffers count writes."""
-
-    @property
-    def has_copy(self) -> bool:
-        """Whether the host reads or writes it."""
-        return self.kind != OWN
 
     @property
     def _has_other_memory(self) -> bool:

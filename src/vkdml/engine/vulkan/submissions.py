@@ -88,8 +88,8 @@ class Builder:
 
     def _counted(self, submission: Any) -> Callable[[], None]:
         """Return the function that runs a submission and counts what it writes to Buffers."""
-        seen, unread = ([part for part in parts if part.buffer.is_counted] for parts in (self._seen, self._unread))
-        copied: dict[Any, int | None] = {memory: size for memory, size in self._copied.items() if memory.is_counted}
+        seen, unread = ([part for part in parts if part.buffer._is_counted] for parts in (self._seen, self._unread))
+        copied: dict[Any, int | None] = {memory: size for memory, size in self._copied.items() if memory._is_counted}
         late = [part for part in unread if part.buffer in copied]
         read_back = copied.keys() - self._uploaded if self._merges else set()
         if not (seen or unread or copied):  # all calls but those of DirectML's objects
