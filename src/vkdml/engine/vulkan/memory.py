@@ -24,7 +24,7 @@ class DeviceMemory(OfOneProcess, Closing):
 
     kind: "copied" if the host reads or writes it: uploads and readbacks copy between its copy and the device. "direct" if the
     host only writes it: it is device memory that the host sees, or "copied" if the device has none left. "own" if only kernels
-    use it: it may hold anything at first, and has_copy is false. Where the device works in the host's memory, nothing is copied.
+    use it: it may hold anything at first, and has_copy is false. Where the device works in the host's memory, none is copied.
     """
 
     _of_memory = "_tensor", "_mapped", "_view"
