@@ -4,12 +4,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import vkdml
 from tests.engine.ready import as_ours
+from vkdml.engine.vulkan import system
 from vkdml.engine.vulkan.driver import Background
 from vkdml.engine.vulkan.gpu import pipeline_bytes
 from vkdml.engine.vulkan.system import heap_bytes
@@ -146,12 +148,18 @@ def test_what_pipelines_take_of_the_process_is_bounded(shapes, limit):
     assert grown <= 1.125 * limit
 
 
-@pytest.mark.parametrize(("heap", "counted"), [(4000, 5333), (-300, 400), (0, 400), (10**6, 19200)])
-def test_what_counts_for_a_pipeline(heap, counted):
-    """Of 100 bytes of SPIR-V, whatever other threads did with the heap meanwhile."""
-    assert pipeline_bytes(heap, 100) == counted
+@pytest.mark.parametrize(("after", "counted"), [(5000, 5333), (700, 400), (1000, 400), (10**6, 19200), (None, 6400)])
+def test_what_counts_for_a_pipeline(after, counted):
+    """Of 100 bytes of SPIR-V, whatever other threads did with the heap meanwhile. Or where the heap is unknown."""
+    assert pipeline_bytes(after and 1000, after, 100) == counted
 
 
-def test_the_heap():
+def test_the_heap(monkeypatch):
     before, array = heap_bytes(), np.zeros(10**8, np.uint8)
     assert heap_bytes() - before >= array.nbytes
+    for lacking in ({"mallinfo2": system._libc.mallinfo2}, {}):  # another malloc, and an old glibc
+        monkeypatch.setattr(system, "_libc", SimpleNamespace(malloc=lambda size: None, free=lambda block: None, **lacking))
+        system._is_glibc_heap.cache_clear()
+        assert heap_bytes() is None
+    monkeypatch.undo()
+    system._is_glibc_heap.cache_clear()

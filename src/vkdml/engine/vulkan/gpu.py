@@ -165,7 +165,7 @@ class Gpu(system.OfOneProcess):
     def __init__(self, info: DeviceInfo) -> None:
         self.info, self.host_memory = info, info.unified_memory
         self.store = Store(DEFAULT_LIMIT)
-        self.driver = Driver(info.name, self.store.clear)
+        self.driver = Driver(info.name, self.store.clear, info.is_cpu)
         self.lock = self.driver.lock  # a queue takes one submission at a time
         self.memory = Memory(info, self.store)
         self.pipelines_made = 0
@@ -282,7 +282,7 @@ class Gpu(system.OfOneProcess):
                     [self._placeholder._tensor] * len(compiled.interface.bindings), spirv, list(dispatch.groups),
                     np.zeros(0, np.uint32), np.zeros(len(compiled.interface.push), np.uint32),
                     subgroup_size=dispatch.subgroup_size)), lease)
-            taken = pipeline_bytes(system.heap_bytes() - before, len(spirv))
+            taken = pipeline_bytes(before, system.heap_bytes(), len(spirv))
             if self.store.size + taken > self.store.limit:  # a submission has freed pipelines that were dropped earlier
                 system.trim_heap()
             seconds = time.perf_counter() - begin
@@ -295,17 +295,21 @@ class Gpu(system.OfOneProcess):
 
 _LONG_SECONDS = 2.0
 
-# Bounds on the bytes of the process that a pipeline takes for a byte of its SPIR-V; 4 to 139 were measured (docs/notebook.md)
-_LEAST_BYTES, _MOST_BYTES = 4, 192
+# Bytes of the process that a pipeline takes for a byte of its SPIR-V; 4 to 139 were measured, in the mean up to 40
+# (docs/notebook.md)
+_LEAST_BYTES, _UNKNOWN_BYTES, _MOST_BYTES = 4, 64, 192
 
 
-def pipeline_bytes(heap: int, spirv: int) -> int:
-    """Estimate the bytes of the process that a pipeline takes. heap: how much the heap grew while it was made. spirv: its size.
+def pipeline_bytes(before: int | None, after: int | None, spirv: int) -> int:
+    """Estimate the bytes of the process that a pipeline takes. before, after: those of the heap as it was made; None: unknown.
+    spirv: its size.
 
     A third is added for gaps in the heap. The bounds cover other threads, and drivers that compile later or have another
     heap.
     """
-    return min(max(heap * 4 // 3, _LEAST_BYTES * spirv), _MOST_BYTES * spirv)
+    if before is None or after is None:
+        return _UNKNOWN_BYTES * spirv
+    return min(max((after - before) * 4 // 3, _LEAST_BYTES * spirv), _MOST_BYTES * spirv)
 
 
 class OnceForEachGpu(Generic[T]):

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 from weakref import WeakSet
 
@@ -48,17 +49,32 @@ class _HeapInfo(ctypes.Structure):
         "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")]
 
 
+_PROBE_BYTES = 2**24
 _libc: Any = ctypes.CDLL(None)
+_libc.malloc.restype, _libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
 if hasattr(_libc, "mallinfo2"):  # since glibc 2.33
     _libc.mallinfo2.restype = _HeapInfo
 
 
-def heap_bytes() -> int:
-    """Return the bytes that the process has from malloc; 0 if glibc is too old to tell."""
-    if not hasattr(_libc, "mallinfo2"):
-        return 0
+def heap_bytes() -> int | None:
+    """Return the bytes that the process has from malloc; None if it is unknown: glibc is too old, or malloc is not glibc's."""
+    return _glibc_heap_bytes() if _is_glibc_heap() else None
+
+
+def _glibc_heap_bytes() -> int:
     info = _libc.mallinfo2()
     return int(info.uordblks + info.hblkhd)
+
+
+@cache
+def _is_glibc_heap() -> bool:
+    """Whether glibc counts what malloc gives. A library that is loaded before it, such as jemalloc, may have its own malloc."""
+    if not hasattr(_libc, "mallinfo2"):
+        return False
+    before, block = _glibc_heap_bytes(), _libc.malloc(_PROBE_BYTES)
+    counted = _glibc_heap_bytes() - before
+    _libc.free(block)
+    return counted >= _PROBE_BYTES
 
 
 def trim_heap() -> None:
