@@ -153,6 +153,17 @@ def test_random_problems(drivers, seed):
     assert int(re.search(r"(\d+) random problems were right", found.stdout)[1]) > 0
 
 
+def test_a_python_is_the_one_under_the_driver(drivers, tmp_path):
+    script = "import sys, vkdml; print(sys.executable, vkdml.Device().info.name)"
+    names = {radeon(python, "-c", script).stdout for python in ("python", "python3", sys.executable)}
+    assert "RADV" in names.pop()
+    assert not names
+    (tmp_path / "python").symlink_to(os.path.realpath(sys.executable))
+    found = radeon(tmp_path / "python", "-c", script)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert f"radeon: {tmp_path}/python has another C library than the driver: say python, which is {sys.executable}" in found.stderr
+
+
 def test_what_to_run_must_be_said():
     found = radeon()
     assert found.returncode == 2

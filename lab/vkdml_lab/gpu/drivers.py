@@ -48,7 +48,8 @@ class Driver:
             (folder / "lib").unlink(missing_ok=True)  # of an environment that is gone
             (folder / "lib").symlink_to(Path(sys.prefix, "lib"))
         (folder / "pyvenv.cfg").write_text(f"home = {real.parent}\ninclude-system-site-packages = {str(is_system).lower()}\n")
-        texts = {"python": f'{self.prefix[0]} --argv0 "$0" {" ".join(self.prefix[1:])} {real}'}
+        names = "python", "python3", "python{}.{}".format(*sys.version_info)
+        texts = dict.fromkeys(names, f'{self.prefix[0]} --argv0 "{script}" {" ".join(self.prefix[1:])} {real}')
         for path in Path(sys.prefix, "bin").iterdir():  # pytest, vkdml, ...
             if path.is_file() and path.read_bytes().startswith(f"#!{sys.prefix}/bin/python".encode()):
                 texts[path.name] = f'"{script}" "{path}"'

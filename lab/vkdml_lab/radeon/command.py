@@ -38,6 +38,14 @@ def run(arguments: argparse.Namespace) -> int:
     if not (arguments.drivers / "done").exists() and subprocess.run(fetch).returncode:
         print(f"radeon: {arguments.drivers} has no drivers, and they cannot be fetched", file=sys.stderr)
         return 2
+    program = Path(arguments.argv[0])
+    if len(program.parts) > 1:
+        if Path(os.path.abspath(program)).parent == Path(sys.executable).parent:
+            arguments.argv[0] = program.name  # of this environment: found in the one under the driver
+        elif program.resolve().name.startswith("python"):
+            print(f"radeon: {program} has another C library than the driver: say python, which is {sys.executable}",
+                  file=sys.stderr)
+            return 2
     chip, rdna = CHIPS[arguments.gpu]
     gpu, folder = GPUS["rx7900xtx" if rdna == 4 else arguments.gpu], arguments.drivers.resolve() / "radeon"
     (folder / "programs").mkdir(parents=True, exist_ok=True)
