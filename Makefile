@@ -1,3 +1,4 @@
+# make                      this list
 # make demo [WORDS="..."]   install what is missing, then pronounce words on a Vulkan device
 # make test                 install what is missing, then lint, type checks and tests: of families of tests alike some
 # make quick                the same without the tests that need a Vulkan device: under a minute
@@ -6,7 +7,7 @@
 # make bench                time per call beside all other libraries that are here, a report of it in bench-report/
 # make bench-peers          install those libraries (some gigabytes)
 # make docs                 the documents, and a reference of the Python interface, as a site in docs/api/
-# make wheels             wheels in dist/, for environments without a compiler; make all-wheels: one for each Python that is found
+# make wheels               wheels in dist/, for environments without a compiler; make all-wheels: one for each Python that is found
 # make setup-conformance    install only what `vkdml conformance` needs; likewise setup-bench, setup-docs, setup-test
 # make vulkan-extras        fetch a validation layer and a second driver into .vulkan/
 # make validate             the schedules under synchronization validation
@@ -26,8 +27,11 @@ export WORDS =
 PYTEST = PYTHONDONTWRITEBYTECODE= $(VENV_PYTHON) -m pytest --numprocesses 2 --dist worksteal
 WITHOUT_DRIVERS = VK_DRIVER_FILES=/nonexistent.json VK_ICD_FILENAMES=/nonexistent.json
 
-.PHONY: setup demo lint quick test test-all conformance bench bench-peers docs vulkan-extras validate gpu-check gpu-report \
+.PHONY: help setup demo lint quick test test-all conformance bench bench-peers docs vulkan-extras validate gpu-check gpu-report \
         hostile radeon soak wheels all-wheels clean
+
+help:
+	@sed '/^#/!Q; s/^# //' Makefile
 
 setup:
 	@tools/setup

@@ -20,6 +20,7 @@ Breaches = Iterator[tuple[Path, int, str]]
 # How large parts of the tree may be. When one shrinks, lower its number; never raise it. The laboratory is its Python and C, its
 # tests among them, but not bench, which counted with neither until it moved there. History and generated pages are no documents.
 MOST = {"lines of src": 17_050, "files of src": 104, "lines of the laboratory": 22_900, "words of the documents": 20_000}
+PLAIN = (".editorconfig", ".github/**/*.yml", "Dockerfile", "Makefile")  # texts that name files, too
 LAB_FILES, BENCH = ("lab/**/*.py", "lab/**/*.c"), ("lab/vkdml_lab/bench/*", "lab/tests/bench/*")
 DOCUMENTS = tuple(f"{folder}*.md" for folder in ("", ".github/**/", "docs/**/", "lab/**/", "shaders/", "tools/**/"))
 NO_DOCUMENTS = ("CHANGELOG.md", "docs/notebook.md", "docs/bench/*", "docs/who-is-right.md")
@@ -235,7 +236,7 @@ def forbidden(row: Never, root: Path) -> Breaches:
 def prose(path: Path) -> Iterator[tuple[int, str]]:
     """The text, comments and docstrings in which a file names paths, with the lines where they begin."""
     text = path.read_text()
-    if path.suffix == ".md":
+    if path.suffix in (".md", ".yml", ""):
         yield 1, re.sub(r"```.*?```", lambda block: re.sub(r"[^\n]", " ", block[0]), text, flags=re.DOTALL)
     else:
         comment = r"(?:^ *|  )# .*" if path.suffix == ".py" else r"//.*|/\*(?s:.*?)\*/"
@@ -258,8 +259,8 @@ def missing_paths(root: Path) -> Breaches:
     """A path in prose may begin anywhere: at the root, or at a module's or shader's own name."""
     there = {path.relative_to(root).as_posix() for path in root.rglob("*") if not UNREAD & set(path.relative_to(root).parts)}
     ends = {"/".join(parts[start:]) for parts in (path.split("/") for path in there) for start in range(len(parts))}
-    unkept = tuple(one.rstrip("/*") for one in generated(root))
-    for path in files(root, "*.md", "docs/**/*.md", "shaders/*.md", *SHADERS, *OURS, "lab/**/*.md", "lab/**/*.comp", "examples/**/*.py"):
+    unkept = [f"{one.rstrip('/*')}*" for one in generated(root)]
+    for path in files(root, *DOCUMENTS, *PLAIN, *SHADERS, *OURS, "lab/**/*.comp", "examples/**/*.py"):
         for line, text in prose(path):
             for found in PATH.finditer(text):
                 where = path, line + line_of(text, found.start()) - 1
@@ -267,7 +268,7 @@ def missing_paths(root: Path) -> Breaches:
                     if name.startswith("../"):  # from where the file is
                         name = os.path.normpath(path.parent.relative_to(root) / name)
                     matches = any(fnmatch(end, name) for end in ends) if "*" in name else name in ends
-                    if not matches and not name.startswith(unkept):
+                    if not matches and not any(fnmatch(name, one) for one in unkept):
                         yield *where, f"names {found[0]}, which is not there: write where it is now"
                     elif found[2] and not any(re.search(rf"(def|class) {found[2][2:]}\b", (root / full).read_text())
                                               for full in there if full.endswith(name)):

@@ -116,6 +116,8 @@ BROKEN = [
     ("missing_paths", {"shaders/gpu/dot.glsl": "void f();  // as in lib/dot.glsl\n"}, "dot.glsl:1 names lib/dot.glsl"),
     ("missing_paths", {CLI: "\n# See cells.py and no.py\n"}, "cli.py:2 names no.py"),
     ("missing_paths", {CLI: "def f():\n    '''As\n\n    types.py says.'''\n".replace("'", '"')}, "cli.py:4 names types.py"),
+    ("missing_paths", {".editorconfig": "[{*.yml,tools/setup}]\n"}, ".editorconfig:1 names tools/setup"),
+    ("missing_paths", {"Makefile": "all:\n\t@tools/setup\n"}, "Makefile:2 names tools/setup"),
     ("missing_paths", {"README.md": "`tests/test_a.py::test_c`\n"}, "tests/test_a.py has no such test"),
     ("other_detectors", {CLI: "\nif last in [part._stamp, 1] or x == _stamp: pass\n"}, "cli.py:2 compares stamp: call is_current"),
     ("unlisted_caches", {CLI: "@functools.cache\ndef f(): pass\n"}, "src/vkdml/cli.py:2 keeps f, of which docs/caches.md has no row: add one"),

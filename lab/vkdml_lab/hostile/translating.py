@@ -96,7 +96,7 @@ class FunctionWriter(InstructionWriter):
             self._go(block, last.operands[0], "m")
         elif last.op == Op.BranchConditional:
             self.line(f"t, e = split(m, {self.value(last.operands[0])})")
-            for target, mask in zip(last.operands[1:3], "te"):
+            for target, mask in zip(last.operands[1:3], ("t", "e")):
                 self._go(block, target, mask)
         elif last.op == Op.ReturnValue:
             value = self.value(last.operands[0])

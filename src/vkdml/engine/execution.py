@@ -333,4 +333,3 @@ class Execution:
 
 def _buffers(gpu: Gpu, sizes: Mapping[str, int]) -> dict[str, DeviceMemory]:
     return {name: DeviceMemory(gpu, size) for name, size in sizes.items()}
-
