@@ -35,10 +35,11 @@ def folder(tmp_path, monkeypatch):
     wide = {name: array.astype(np.float64) for name, array in weights().items()}
     named = model(GRU.format("GRU <hidden_size=4>"), weights())
     named.graph.input[0].name = named.graph.node[0].input[0] = "x=y"
-    twice = helper.make_graph([helper.make_node("Neg", ["x"], ["a/b"]), helper.make_node("Abs", ["x"], ["a_b"])], "g",
-                              [helper.make_tensor_value_info("x", 1, [2])], [helper.make_empty_tensor_value_info(n) for n in ("a/b", "a_b")])
+    named.graph.output[0].name = named.graph.node[0].output[0] = "\x1b"
+    twice = helper.make_graph([helper.make_node("Neg", ["x"], ["a/\x1b"]), helper.make_node("Abs", ["x"], ["a__"])], "g",
+                              [helper.make_tensor_value_info("x", 1, [2])], [helper.make_empty_tensor_value_info(n) for n in ("a/\x1b", "a__")])
     for name, proto in {
-            "gru": model(GRU.format("GRU <hidden_size=4>"), weights()), "wrong": model(GRU.format("GRU <hidden_size=5>"), weights()),
+            "gru": model(GRU.format("GRU <hidden_size=4>"), weights()), "wrong": model(GRU.format("GRU <hidden_size=4, clip=-1.0>"), weights()),
             "unknown": model("g (float[2] x) => (float[2] y) { y = NoSuchOperator(x) }"), "neg": model("g (float[2] x) => (float[2] y) { y = Neg(x) }"),
             "double": model("g (double[T,B,3] x) => (double[T,D,B,4] y) { y = GRU <hidden_size=4> (x, W, R) }", wide), "equals": named,
             "twice": helper.make_model(twice, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
@@ -78,6 +79,7 @@ def test_a_tensor_with_times(capsys, folder, device):
 def test_names_with_an_equals_sign_and_other_byte_orders(capsys, folder):
     code, out, _ = run(capsys, "run", "equals.onnx", "--input", "x=y=a=b.npy", "--compare", "onnxruntime", "--json")
     assert (code, json.loads(out)["outputs"][0]["agrees"]) == (0, True)
+    assert r"\x1b" in run(capsys, "run", "equals.onnx", "--input", "x=y=a=b.npy")[1]  # a terminal would obey it
 
 
 def test_results_are_saved_before_they_are_compared(capsys, folder):
@@ -189,11 +191,11 @@ def test_wrong_usage(capsys, folder, arguments, message):
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    ("wrong.onnx --input x=x.npy", "vkdml: onnxruntime: .*GRU"),
+    ("wrong.onnx --input x=x.npy", r"vkdml: onnxruntime: [\s\S]*\nnot on the device: GRU node '': .* clip: found -1"),
     ("unknown.onnx --input x=pair.npy", "vkdml: onnxruntime: .*NoSuchOperator"),
     ("gru.onnx --input x=pair.npy", "vkdml: onnxruntime: .*x"),
     ("m.json", "vkdml: onnxruntime: .*Protobuf"),
-    ("twice.onnx --input x=pair.npy --output-dir out", "vkdml: run: output a/b: found another for the file a_b;"),
+    ("twice.onnx --input x=pair.npy --output-dir out", r"vkdml: run: output a/\\x1b: found another for the file a__;"),
     ("gru.onnx --input x=x.npy --output-dir x.npy", "vkdml: .*File exists: 'x.npy'"),
     ("gru.onnx --device none", "vkdml: no Vulkan device 'none'"),
 ])

@@ -1,16 +1,20 @@
 """Linear layers between recurrent nodes: on the device where that is faster, with the results of onnxruntime."""
 
 import numpy as np
+import onnxruntime
 import pytest
+from onnx import defs
 
 import vkdml
 from tests.faces.onnx.support import H, alone, groups, model, weights
 from vkdml.faces.onnx import graph_nodes, linear, programs
+from vkdml.faces.onnx.graph_nodes import RECURRENT
 from vkdml.onnx import InferenceSession
 
 pytestmark = pytest.mark.device
 
 T, B = 5, 2
+GATES = {"GRU": 3, "LSTM": 4, "RNN": 1}
 HEAD = "g (float[{sizes},3] x) => (float[A,C,D,E] y) {{ one = Constant <value_ints=[1]> () zero = Constant <value_ints=[0]> ()" \
        " p, q = GRU <hidden_size=4> (x, W, R, B) s = Squeeze (p, one) f = Squeeze (q, zero)" \
        " {} y = GRU <hidden_size=4> (a, W1, R1, B1) }}"
@@ -38,6 +42,48 @@ CASTS = {
     "to bfloat16 and back": "m = Cast <to=16> (s) a = Cast <to=1> (m)",
     "transposed": "m = Transpose <perm=[1,0,2]> (s) n = Cast <to=10> (m) k = Transpose <perm=[1,0,2]> (n) a = Cast <to=1> (k)",
 }
+
+
+# Each with the opsets that its form changed in, the newest first; others are of one input. Attributes are left out
+LEFT_OUT = {
+    **{op: [(1, f"k, l = {op} <hidden_size=4> (s, {op}W, {op}R, {op}B) z = Squeeze (k)")] for op in RECURRENT},
+    **{op: [(7, f"z = {op} (s, s)")] for op in ("Add", "Sub", "Mul")}, "Concat": [(4, "z = Concat <axis=1> (s, s)"), (1, "z = Concat (s, s)")],
+    "MatMul": [(1, "z = MatMul (s, M)")], "Gemm": [(7, "f = Flatten (s) z = Gemm (f, N, n)")], "Gather": [(1, "z = Gather (s, i)")],
+    "Cast": [(6, "z = Cast <to=1> (s)")], "Dropout": [(7, "z = Dropout (s)")], "Reshape": [(1, "z = Identity (s)")],
+    "Shape": [(5, "k = Shape (s) z = Reshape (s, k)")],
+    "Slice": [(10, "z = Slice (s, a, e)"), (1, "z = Slice <starts=[0],ends=[2]> (s)")],
+    "Split": [(18, "w, z = Split (s, i3)"), (1, "w, z = Split (s)")],
+    "Unsqueeze": [(13, "z = Unsqueeze (s, a)"), (1, "z = Unsqueeze <axes=[0]> (s)")]}
+NEWEST = 25  # opset that onnxruntime 1.25 knows
+VERSIONS = sorted({(schema.name, max(schema.since_version, LEFT_OUT.get(schema.name, [(1, "")])[-1][0]))
+                   for schema in defs.get_all_schemas_with_history()
+                   if not schema.domain and schema.name in programs.OPERATORS and schema.since_version <= NEWEST})
+
+
+def left_out(op, opset):
+    """The operator between two GRUs, all of the version that the opset has."""
+    form = next((text for since, text in LEFT_OUT.get(op, ()) if since <= opset), f"z = {op} (s)")
+    reshape = "Reshape (z, shape)" if opset > 4 else "Reshape <shape=[-1,2,4]> (z)"
+    arrays = {"M": np.eye(H, k=1), "N": np.eye(2 * H, k=1), "n": np.ones(2 * H)}
+    arrays = {name: array.astype(np.float32) for name, array in arrays.items()} | {
+        name: np.array(numbers) for name, numbers in {"i": [1, 0], "i3": [3, 3], "a": [0], "e": [2], "shape": [-1, 2, 4]}.items()}
+    arrays |= {kind + name: array for kind, gates in GATES.items() for name, array in weights(gates, inputs=H).items()}
+    return model(f"g (float[T,B,3] x) => (float[A,C,D,E] y, float[F,G,H] h) {{ p, q = GRU <hidden_size=4> (x, W, R, B) s = Squeeze (p) "
+                 f"{form} r = {reshape} y, h = GRU <hidden_size=4> (r, W1, R1, B1) }}", weights() | weights(inputs=H, suffix="1") | arrays, opset)
+
+
+@pytest.mark.family("all versions", first=12)
+@pytest.mark.parametrize(("op", "opset"), VERSIONS)
+def test_attributes_left_out(op, opset, monkeypatch):
+    """onnxruntime fills in the schemas' defaults, and has no kernels for the oldest versions."""
+    as_on_a_gpu(monkeypatch)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    ours, theirs = InferenceSession(left_out(op, opset), options), alone(left_out(op, max(opset, 7)))
+    assert not ours.assignment().on("onnxruntime")
+    feed = {"x": np.random.default_rng(0).standard_normal((6, 2, 3)).astype(np.float32)}
+    for result, expected in zip(ours.run(None, feed), theirs.run(None, feed), strict=True):
+        np.testing.assert_allclose(result, expected, atol=1e-5, rtol=1e-4)
 
 
 def made(text, sizes="T,B"):

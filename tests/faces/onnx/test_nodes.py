@@ -13,6 +13,7 @@ from vkdml_lab.suite.support import ATOL, RTOL
 pytestmark = pytest.mark.device
 
 T, B, I, H = 4, 2, 3, 5
+GATES = {"GRU": 3, "LSTM": 4, "RNN": 1}
 rng = np.random.default_rng(0)
 X, W, R, BIAS = ((rng.standard_normal(shape) * 0.4).astype(np.float32)
                  for shape in ((T, B, I), (1, 3 * H, I), (1, 3 * H, H), (1, 6 * H)))
@@ -23,27 +24,30 @@ def gru_node(inputs=("X", "W", "R"), outputs=("Y", "Y_h"), **attributes):
     return helper.make_node("GRU", inputs, outputs, hidden_size=H, **attributes)
 
 
-@pytest.mark.parametrize("opset", [1, 3, 7, 14, 22, None])
-def test_versions(opset):
-    results = run_node(gru_node(), [X, W, R], opset_version=opset)
+def test_the_newest_version():
+    results = run_node(gru_node(), [X, W, R])
     for result, expected in zip(results, reference.gru(X, W, R), strict=True):
         np.testing.assert_allclose(result, expected, rtol=RTOL, atol=ATOL)
 
 
-@pytest.mark.parametrize(("attribute", "value", "since", "until"), [
-    ("linear_before_reset", 1, 3, 99), ("layout", 1, 14, 99), ("output_sequence", 1, 1, 6),
-])
-@pytest.mark.parametrize("opset", [1, 3, 6, 7, 13, 14, 22])
-def test_attributes_by_version(attribute, value, since, until, opset):
-    node = gru_node(**{attribute: value})
-    x = X.transpose(1, 0, 2) if attribute == "layout" else X
-    if since <= opset <= until:
-        known = {} if attribute == "output_sequence" else {attribute: value}
-        results = run_node(node, [x, W, R], opset_version=opset)
-        np.testing.assert_allclose(results.Y, reference.gru(x, W, R, **known)[0], rtol=RTOL, atol=ATOL)
-    else:
-        with pytest.raises(vkdml.InvalidArgumentError, match=f"attribute {attribute}: found one that operator version"):
-            run_node(node, [x, W, R], opset_version=opset)
+SCHEMAS = [schema for schema in onnx.defs.get_all_schemas_with_history() if schema.name in GATES and not schema.domain]
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: f"{schema.name}-{schema.since_version}")
+def test_attributes_are_the_schemas(schema):
+    """With the schema's own defaults as without any; refused if another version has them."""
+    rng, rows = np.random.default_rng(1), GATES[schema.name] * H
+    arrays = [X, *(rng.standard_normal((1, rows, size)).astype(np.float32) * 0.4 for size in (I, H))]
+
+    def y(**attributes):
+        return run_node(helper.make_node(schema.name, ["X", "W", "R"], ["Y", "Y_h"], **attributes), arrays, opset_version=schema.since_version).Y
+
+    defaults = {name: helper.get_attribute_value(one.default_value) for name, one in schema.attributes.items() if one.default_value.name}
+    np.testing.assert_array_equal(y(), y(hidden_size=H, **defaults))
+    np.testing.assert_allclose(y(), getattr(reference, schema.name.lower())(*arrays)[0], rtol=RTOL, atol=ATOL)
+    for name in {name for other in SCHEMAS for name in other.attributes} - schema.attributes.keys():
+        with pytest.raises(vkdml.InvalidArgumentError, match=f"attribute {name}: found one that operator version"):
+            y(**{name: 1})
 
 
 def test_all_attributes():
@@ -127,18 +131,20 @@ def test_wrong_opset(opset):
 @pytest.mark.parametrize(("steps", "rows"), [(0, 2), (3, 0), (0, 0)])
 @pytest.mark.parametrize(("op", "gates", "layout"), [("GRU", 3, 0), ("LSTM", 4, 1), ("RNN", 1, 0)])
 def test_no_steps_or_no_rows(op, gates, layout, steps, rows):
+    units = 4 if steps or rows else 1024  # what stands in for no size is small
+
     def shaped(*sizes):
         return np.ones([sizes[1], sizes[0], *sizes[2:]] if layout else sizes, np.float32)
 
-    node = helper.make_node(op, ["X", "W", "R", "", "lengths", "h"], ["Y", "Y_h"], hidden_size=4, layout=layout,
+    node = helper.make_node(op, ["X", "W", "R", "", "lengths", "h"], ["Y", "Y_h"], hidden_size=units, layout=layout,
                             direction="bidirectional")
-    feed = {"X": shaped(steps, rows, 3), "W": np.ones((2, gates * 4, 3), np.float32), "R": np.ones((2, gates * 4, 4), np.float32),
-            "lengths": np.zeros(rows, np.int32), "h": shaped(2, rows, 4)}
+    feed = {"X": shaped(steps, rows, 3), "W": np.ones((2, gates * units, 3), np.float32), "R": np.ones((2, gates * units, units), np.float32),
+            "lengths": np.zeros(rows, np.int32), "h": shaped(2, rows, units)}
     y, y_h = run_node(node, feed)
-    assert y.shape == ((rows, steps, 2, 4) if layout else (steps, 2, rows, 4))
-    assert (y_h.shape, y_h.dtype) == (shaped(2, rows, 4).shape, np.float32)
+    assert y.shape == ((rows, steps, 2, units) if layout else (steps, 2, rows, units))
+    assert (y_h.shape, y_h.dtype) == (shaped(2, rows, units).shape, np.float32)
     assert not y_h.any()
-    for wrong, field in (({"lengths": np.full(rows + 1, 0, np.int32)}, "sequence_lens"), ({"h": shaped(1, rows, 4)}, "initial_h"),
-                         ({"X": shaped(steps, rows, 2)}, "X"), ({"R": np.ones((2, gates * 4 + 1, 4), np.float32)}, "R")):
+    for wrong, field in (({"lengths": np.full(rows + 1, 0, np.int32)}, "sequence_lens"), ({"h": shaped(1, rows, units)}, "initial_h"),
+                         ({"X": shaped(steps, rows, 2)}, "X"), ({"R": np.ones((2, gates * units + 1, units), np.float32)}, "R")):
         with pytest.raises(vkdml.InvalidArgumentError, match=f"{op} node: {field}: "):
             run_node(node, feed | wrong)

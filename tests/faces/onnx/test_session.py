@@ -11,6 +11,7 @@ import pytest
 import vkdml.onnx
 from tests.faces.onnx.support import GRU, IF, STACK, B, H, I, T, alone, inputs_of, model, weights
 from tests.faces.support import packed_bytes
+from vkdml.faces.onnx import provider
 from vkdml.onnx import AssignedNode, InferenceSession
 
 pytestmark = pytest.mark.device
@@ -76,20 +77,24 @@ def test_explained_before_a_run_and_after():
 
 
 def test_where_nodes_run(device):
-    assignment = InferenceSession(model(IF, weights())).assignment()
+    proto = model(IF, weights())
+    proto.graph.node[0].name = "\x1b"  # which a terminal would obey
+    assignment = InferenceSession(proto).assignment()
     assert {(node.graph, node.op_type, node.runs_on) for node in assignment.nodes} >= {
         ("", "Tanh", "onnxruntime"), ("", "If", "onnxruntime"), ("then", "Abs", "onnxruntime"), ("then", "GRU", "device"),
         ("else", "Exp", "onnxruntime"), ("else", "GRU", "device")}
+    assert "\x1b" not in str(assignment)
     lines = str(assignment).splitlines()
     assert lines[0] == assignment.headline == f"2 of {len(assignment.nodes)} nodes run on {device.info.name}"
     assert lines[1].split() == ["runs", "on", "operator", "name", "graph", "reason"]
     assert assignment.groups()[0] == {"runs_on": "device", "nodes": 2, "operators": {"GRU": 2}}
 
 
-def test_a_model_without_a_node_for_the_device_warns(no_sessions, recwarn):
+def test_a_model_without_a_node_for_the_device_warns(no_sessions, recwarn, monkeypatch):
     first = InferenceSession(model(IF, weights()))
     InferenceSession(model(NOTHING))
     assert not recwarn.list  # as another session has some
+    monkeypatch.setattr(provider, "NodeGraph", None)  # it is not described
     del first
     with pytest.warns(vkdml.NothingOnDeviceWarning, match="of 1 nodes none is a GRU") as seen:
         session = InferenceSession(model(NOTHING))

@@ -249,11 +249,11 @@ static Status* claim(Provider* provider, const void* graph, void* info) {
     const void* parent;
     check(call(ort, PARENT_NODE, graph, &parent));
     auto nodes = list(NODES, graph);
-    py::object name = parent ? py::object(text(GRAPH_NAME, graph)) : py::none();
     py::list heads;
     for (auto node : nodes)
       heads.append(py::make_tuple(text(NODE_NAME, node), text(NODE_OPERATOR, node), text(NODE_DOMAIN, node), text(NODE_PROVIDER, node)));
     py::cpp_function described([=] { return describe(graph, SMALL); });
+    auto name = parent ? text(GRAPH_NAME, graph) : py::str();
     for (auto group : py::list(py::handle(provider->python).attr("claim")(name, heads, described))) {
       std::vector<const void*> members;
       for (auto place : group) members.push_back(nodes.at(place.cast<size_t>()));

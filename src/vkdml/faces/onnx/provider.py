@@ -50,9 +50,9 @@ class Provider:
     def assigned(self) -> tuple[AssignedNode, ...]:
         return tuple(AssignedNode(*row) for row in (*self._on_device, *self._elsewhere))
 
-    def claim(self, name: str | None, heads: Sequence[Sequence[str]], describe: Callable[[], tuple[Any, Any] | None]
+    def claim(self, name: str, heads: Sequence[Sequence[str]], describe: Callable[[], tuple[Any, Any] | None]
               ) -> list[list[int]]:
-        """The groups of nodes of a graph to run on the device, as their places. name: a body's, None of the model's own graph.
+        """The groups of nodes of a graph to run on the device, as their places. name: a body's, "" of the model's own graph.
         heads: each node's name, operator, domain and the provider that has taken it. describe: returns what NodeGraph() takes,
         or None where names are alike.
 
@@ -61,7 +61,7 @@ class Provider:
         raised by `compile`, for which a node is claimed.
         """
         try:
-            self._graph = name or ""
+            self._graph = name
             recurrent = [place for place, (_, operator, *_) in enumerate(heads) if operator in RECURRENT_OPERATORS]
             described = describe() if recurrent else None
             found, reasons = (groups(NodeGraph(*described), self.device, self.options) if described
@@ -69,7 +69,7 @@ class Provider:
             claimed = {place for group in found for place in group}
             self._bodies += [(*head, self._graph, ONNXRUNTIME, reasons.get(place, ""))
                              for place, (*head, taker) in enumerate(heads) if place not in claimed and taker != PROVIDER]
-            if name is None:
+            if not name:
                 self._elsewhere, self._bodies = self._bodies, []
             return found
         except BaseException as error:
