@@ -56,6 +56,8 @@ def test_what_is_shown():
     """In a notebook too: of an error, the caller's frames and ours that was called."""
     w, r = np.zeros((2, 12, 3), np.float16), np.zeros((2, 12, 4), np.float16)
     layer = vkdml.GRU(w, r, direction="bidirectional")
+    assert repr(layer) == "<GRU: I 3, H 4, float16, bidirectional on the default device>"
+    layer(np.zeros((2, 1, 3), np.float16))
     assert repr(layer) == f"<GRU: I 3, H 4, float16, bidirectional on {vkdml.Device().info.name}>"
     for wrong in (lambda: layer(np.zeros((2, 1, 4), np.float16)), lambda: vkdml.GRU(w, r), lambda: vkdml.gru(None, w, r)):
         with pytest.raises(vkdml.InvalidArgumentError) as raised:

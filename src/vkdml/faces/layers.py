@@ -106,7 +106,7 @@ class GRU(RecurrentLayer):
             w is the layer's: float32, float16, bfloat16 or float64. Other arrays, those of calls too, are of this type or of
             one that converts to it exactly.
         direction, activations, activation_alpha, activation_beta, clip, linear_before_reset, layout: as for `vkdml.gru`.
-        device: a Device, or what Device() takes.
+        device: a Device, or what Device() takes. The default device is opened at the first call, so a process may fork before.
         options: the parts of the schedule that you want to force.
 
     Raises:

@@ -42,7 +42,8 @@ class Settings:
         self.attributes = with_defaults(attributes)
         self.wanted = tuple(wanted)
         self._name, self.given_device, self.options = name, device, options
-        self._device = open_device(name, device)  # refuses a wrong one before any call
+        # A given one is refused now if it is wrong. The default one is opened by the first call, which a child process may make
+        self._device = None if device is None else open_device(name, device)
         if not isinstance(options, Options):
             raise InvalidArgumentError(name, "options", type(options).__name__, "vkdml.Options")
         try:
@@ -51,12 +52,12 @@ class Settings:
             raise InvalidArgumentError(name, "attributes", self.attributes, "numbers, strings and lists of them") from None
 
     def __str__(self) -> str:
-        return f"{self.attributes['direction']} on {self._device.info.name}"
+        return f"{self.attributes['direction']} on {self._device.info.name if self._device else 'the default device'}"
 
     @property
     def device(self) -> Device:
         """The device. If it was lost, it is opened again, unless the caller gave a Device."""
-        if self._device.gpu.driver.lost:
+        if self._device is None or self._device.gpu.driver.lost:
             self._device = open_device(self._name, self.given_device)
         return self._device
 

@@ -50,7 +50,7 @@ def convert(module: Module, device: Device | int | str | None = None, *, inplace
 
     Args:
         module: a recurrent module, or a model that contains some.
-        device: a Device, or an argument of Device().
+        device: a Device, or an argument of Device(). The default device is opened at the first call.
         inplace: change the module itself; by default a deep copy is changed.
         training: what calls in training mode do: "refuse" raises an error, "torch" runs PyTorch's own forward on the CPU, with
             dropout and gradients.
@@ -69,7 +69,7 @@ def convert(module: Module, device: Device | int | str | None = None, *, inplace
     _check_module("convert", module)
     if training not in get_args(Training):
         raise TorchArgumentError("convert", "training", shown(training), " or ".join(map(repr, get_args(Training))))
-    open_device("convert", device)  # refuses a wrong one before any change
+    index = -1 if device is None else open_device("convert", device).info.index  # refuses a wrong one before any change
     for name, part in module.named_modules():
         if isinstance(part, torch.jit.ScriptModule):
             raise TorchArgumentError("convert", name or "module", "a scripted or traced module", "one that is not")
@@ -81,7 +81,7 @@ def convert(module: Module, device: Device | int | str | None = None, *, inplace
     for name, part in module.named_modules():
         _change_class(name, part, TWINS)
         if isinstance(part, Twin):
-            part.set_device(device)
+            part.set_device(device, index)
             part._trains_on_cpu = training == "torch"
     _bind_again(module)
     if not any(isinstance(part, Twin) for part in module.modules()):

@@ -22,7 +22,8 @@ from .torch_operators import OPERATORS, OperatorCall, States, check_lengths, com
 class Twin(nn.Module):
     """A recurrent module on a Vulkan device: the first base of a class that has PyTorch's module as another.
 
-    _module: the name of PyTorch's class. _vulkan_device: the device that `convert` was given, _vulkan_index its index then.
+    _module: the name of PyTorch's class. _vulkan_device: the device that `convert` was given, _vulkan_index its index then; -1:
+    the default device, which the first call opens.
     _trains_on_cpu: whether training mode runs PyTorch's own forward.
     """
 
@@ -101,9 +102,9 @@ class Twin(nn.Module):
         with calls:
             return call.run_with(compiled_for(self, self._vulkan_device))
 
-    def set_device(self, device: Device | int | str | None) -> None:
-        """Run on this device from now on: a Device, or an argument of Device()."""
-        self._vulkan_device, self._vulkan_index = device, open_device("convert", device).info.index
+    def set_device(self, device: Device | int | str | None, index: int) -> None:
+        """Run on this device from now on: a Device, or an argument of Device(). index: its index; -1: the default device."""
+        self._vulkan_device, self._vulkan_index = device, index
         self.__module__ = "torch.nn"  # so that torch.fx.symbolic_trace treats it as a leaf
 
     def forget_device(self) -> None:

@@ -111,7 +111,7 @@ class OperatorCall(NamedTuple):
     def compiled(self) -> CompiledStacks:
         """The stacks of the twin that makes the call, or else those of its weights."""
         self.form.per_layer(self.weights)  # refuses an empty list
-        return _calling.get() or compiled_for(self.weights[0], self.device)
+        return _calling.get() or compiled_for(self.weights[0], None if self.device < 0 else self.device)
 
     def run_with(self, compiled: CompiledStacks) -> States:
         """Run with these stacks. Parameters cannot be their key: PyTorch swaps none that has a weak reference."""
