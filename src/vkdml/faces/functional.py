@@ -34,7 +34,8 @@ def gru(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray | None = None
         sequence_lens: whole numbers from 0 to T, [B]; T if left out. Past a row's length y is 0.
         direction: "forward", "reverse" or "bidirectional".
         activations: f and g for each direction: ONNX names (any case) or DirectML descriptors. Sigmoid, Tanh if left out.
-        activation_alpha, activation_beta: parameters for ONNX names, consumed in order by the activations that take one.
+        activation_alpha, activation_beta: parameters for ONNX names, consumed in order by the activations that take one. Where
+            a list ends: alpha 0.01 for LeakyRelu, 0.2 for HardSigmoid, else 1; beta 0 for Affine, 0.5 for HardSigmoid, else 1.
         clip: bound on what goes into an activation, or None.
         linear_before_reset: whether the candidate's recurrent part is computed before the reset gate is applied.
         layout: 1 for batch first: x [B, T, I], initial_h and y_h [B, D, H], y [B, T, D, H].
