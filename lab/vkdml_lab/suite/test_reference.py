@@ -206,16 +206,17 @@ def test_special_values_in_states(device, cell, special, element):
     check(case, run_on_device(device, case))
 
 
+@pytest.mark.parametrize("element", [element_types.FLOAT32, element_types.FLOAT64], ids=lambda element: element.name)
 @pytest.mark.parametrize("x", [0.5, -0.5])
 @pytest.mark.parametrize("activation", [descs.DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC(Alpha=0.5),
                                         descs.DML_ACTIVATION_SHRINK_OPERATOR_DESC(Bias=0.25, Threshold=0.5)], ids=repr)
-def test_at_the_threshold(device, activation, x):
+def test_at_the_threshold(device, activation, x, element):
     """Exactly there, ThresholdedRelu and Shrink give 0."""
-    desc = make_desc(cells.RNN, 1, 1, 1, 1, ActivationDescs=[activation], BiasTensor=None, HiddenInitTensor=None)
-    arrays = {field: np.ones((1, 1, 1, 1), np.float32) for field in ("WeightTensor", "RecurrenceTensor")}
-    arrays["InputTensor"] = np.full((1, 1, 1, 1), x, np.float32)
-    arrays["SequenceLengthsTensor"] = np.ones((1, 1, 1, 1), np.uint32)
-    case = Case(desc, None, arrays)
+    desc = make_desc(cells.RNN, 1, 1, 1, 1, data_type=element.data_type, ActivationDescs=[activation], BiasTensor=None,
+                     HiddenInitTensor=None, SequenceLengthsTensor=None)
+    arrays = {field: np.full((1, 1, 1, 1), value, element.name)
+              for field, value in {"WeightTensor": 1, "RecurrenceTensor": 1, "InputTensor": x}.items()}
+    case = Case(desc, None, arrays, element)
     results = run_on_device(device, case)
     check(case, results)
     assert (results["OutputSingleTensor"] == 0).all()

@@ -78,13 +78,14 @@ def test_all_inputs():
 def test_empty_lists_are_absent_attributes():
     node = gru_node()
     node.attribute.append(onnx.AttributeProto(name="activation_alpha", type=onnx.AttributeProto.FLOATS))
-    run_node(node, [X, W, R])
+    np.testing.assert_allclose(run_node(node, [X, W, R]).Y, reference.gru(X, W, R)[0], rtol=RTOL, atol=ATOL)
 
 
 @pytest.mark.parametrize("where", [None, "CPU", "CUDA:0", 0, "default"])
 def test_device(where, device):
     chosen = device if where == "default" else where
-    run_node(gru_node(), [X, W, R], device=chosen)
+    results = run_node(gru_node(), [X, W, R], device=chosen)
+    np.testing.assert_allclose(results.Y, reference.gru(X, W, R)[0], rtol=RTOL, atol=ATOL)
 
 
 @pytest.mark.parametrize(("node", "inputs", "message"), [
