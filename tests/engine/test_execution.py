@@ -141,6 +141,17 @@ def test_what_was_dropped_is_made_again(device, values, packings):
         device.cache_limit = limit
 
 
+@pytest.mark.parametrize(("error", "stays"), [(KeyboardInterrupt, False), (KeyError, False), (MemoryError, True), (vkdml.DriverError, True)])
+def test_a_foreign_exception_drops_what_is_kept(device, values, error, stays):
+    """It may have come anywhere."""
+    chain = Execution(device.gpu, device.share, [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"])
+    first = run(chain, values)
+    with pytest.raises(error), device.lock:
+        raise error
+    assert (device.gpu.store.size > 0, bool(chain._commands)) == (stays, stays)
+    np.testing.assert_array_equal(run(chain, values), first)
+
+
 def test_weights_that_could_not_be_packed_are_packed_later(device, values, monkeypatch):
     network = Execution(device.gpu, device.share, [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"])
     run(network, values)

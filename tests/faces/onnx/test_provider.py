@@ -526,7 +526,6 @@ def test_an_interrupt_is_a_keyboard_interrupt(long_session, moment):
 
 @pytest.fixture(scope="module")
 def long_session():
-    import time
     session, feed = InferenceSession(model(TWO, weights()).SerializeToString(), quiet(), BOTH), {"x": np.ones((2000, 8, 3), np.float32)}
     session.run(None, feed)
     begin = time.perf_counter()
