@@ -59,6 +59,15 @@ def test_a_right_library_is_accused_of_nothing():
         assert verdict.share < 0.9
 
 
+@pytest.mark.parametrize("places", [..., (0, 0, 0, 0)], ids=["all", "one"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_no_number_is_wrong(value, places):
+    node = corpora.usual("GRU", (3, 2, 4, 5), "sequence_lens")
+    outputs = computed_by(reference, node)
+    outputs["Y"][places] = value
+    assert judging.judge(node, outputs).outcome == WRONG
+
+
 @pytest.mark.family("each wrong equation in each cell", first=6)
 @pytest.mark.parametrize(("mistake", "op", "function", "changes"), [
     pytest.param(mistake, op, function, changes, id=f"{op}-{mistake}")
@@ -87,8 +96,6 @@ def test_what_is_ignored_is_said(cause):
             verdict = judging.judge(node, computed_by(reference, other), against)
             causes += [verdict.cause] if verdict.outcome == WRONG else []
     assert cause in causes
-
-
 
 
 def test_a_smallest_case():

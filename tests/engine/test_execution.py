@@ -115,13 +115,14 @@ def test_weights_are_packed_once_for_all(device, values, packings):
 
 
 def test_nodes_with_the_same_weights_that_change(device, values):
-    """Of one, and then of all."""
+    """Of one, and then of all. What is packed of each stays held."""
     chain = Execution(device.gpu, device.share, [rnn_node(device, ("x", "w0", "r0", "h"), H), rnn_node(device, ("h", "w1", "r1", "y"), H)], ["y"])
     values["x"], values["w0"], values["r0"] = np.ones((T, B, H), np.float32), values["w1"].copy(), values["r1"].copy()
     for changed in ((), ("w0",), ("w0", "w1"), ("w0", "w1")):
         for name in changed:
             values[name] *= -1
         np.testing.assert_allclose(run(chain, values), two_layers(values), atol=1e-5)
+        assert {key for key, _ in chain._packed.values()} <= chain._lease.keys.keys()
 
 
 def test_what_was_dropped_is_made_again(device, values, packings):
@@ -139,6 +140,17 @@ def test_what_was_dropped_is_made_again(device, values, packings):
         assert store.size > 0  # what one call needs is there for the next one
     finally:
         device.cache_limit = limit
+
+
+@pytest.mark.parametrize(("error", "stays"), [(KeyboardInterrupt, False), (KeyError, False), (MemoryError, True), (vkdml.DriverError, True)])
+def test_a_foreign_exception_drops_what_is_kept(device, values, error, stays):
+    """It may have come anywhere."""
+    chain = Execution(device.gpu, device.share, [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"])
+    first = run(chain, values)
+    with pytest.raises(error), device.lock:
+        raise error
+    assert (device.gpu.store.size > 0, bool(chain._commands)) == (stays, stays)
+    np.testing.assert_array_equal(run(chain, values), first)
 
 
 def test_weights_that_could_not_be_packed_are_packed_later(device, values, monkeypatch):

@@ -130,8 +130,8 @@ def test_after_every_error_everything_still_works(device, case):
 
 
 def test_a_device_wrote_the_lengths(device):
-    """The host cannot see them; whatever they are, no access leaves its tensor and the loop ends."""
-    desc = gru_desc(2, 2, 3, 4)
+    """The host cannot see them, and its copy is an old one; whatever they are, no access leaves its tensor and the loop ends."""
+    desc = gru_desc(2, 2, 3, 4, 2)
     case = Case(desc, None, random_arrays(desc, np.random.default_rng(3)))
     huge = Case(desc, None, case.arrays | {"SequenceLengthsTensor": np.full((1, 1, 1, 2), 2, np.uint32)})
     ready = Ready(device, case)
@@ -139,6 +139,7 @@ def test_a_device_wrote_the_lengths(device):
     copy = vkdml.DML_ACTIVATION_IDENTITY_OPERATOR_DESC(InputTensor=two_floats, OutputTensor=two_floats)
     table = table_of(device, copy, [device.upload(np.full(2, 1e30, np.float32))], [ready.buffers["SequenceLengthsTensor"]])
     ready.recorder = recorded(device, table, ready.table)
+    ready.buffers["SequenceLengthsTensor"].write(np.full(2, 99, np.uint32))
     check(huge, ready.results())
 
 

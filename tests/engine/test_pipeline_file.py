@@ -84,9 +84,15 @@ def test_files_are_bounded_and_the_oldest_go(folder, monkeypatch):
     assert PipelineFile(INFO).read() == b""
 
 
-def test_a_file_that_others_can_write_is_not_read(folder):
+def test_a_file_that_others_can_write_is_not_read(folder, tmp_path):
+    """Nor a link, as another user's may lead to a file of ours."""
     write()
     (path,) = folder.iterdir()
+    path.rename(tmp_path / "moved")
+    path.symlink_to(tmp_path / "moved")
+    assert PipelineFile(INFO).read() == b""
+    (tmp_path / "moved").rename(path)
+    assert PipelineFile(INFO).read() == DATA
     path.chmod(0o666)
     assert PipelineFile(INFO).read() == b""
     folder.chmod(0o777)

@@ -152,7 +152,9 @@ def test_a_sample_runs_an_operators_pipelines(device, seed):
 @pytest.mark.parametrize("seed", range(40))
 def test_random_problems_pass(device, fresh, seed):
     problem = random_case(seed).problem
-    self_test.check(device.gpu, problem, plan_recurrent(problem, device.info), vkdml.Options())
+    plan = plan_recurrent(problem, device.info)
+    self_test.check(device.gpu, problem, plan, vkdml.Options())
+    assert self_test.pipelines(plan) <= device.gpu.once_cache[self_test.check].keys()
 
 
 LARGE = {

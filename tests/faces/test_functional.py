@@ -139,7 +139,7 @@ class NoArray:
     ({"x": None}, "vkdml.gru: X: found None"),
     ({"options": {"schedule": "stepped"}}, "vkdml.gru: options: found dict; expected vkdml.Options"),
     ({"x": NoArray()}, r"vkdml.gru: X: found NoArray \(no numbers\); expected an array"),
-    ({"x": np.zeros((T, B), np.float32)}, r"vkdml.gru: X: found the shape \(5, 3\); expected \[T, B, I\]"),
+    ({"x": np.zeros((T, B), np.float32)}, r"vkdml.gru: X: found the shape \(5, 3\); expected \[T, B, I\], none of them 0$"),
     ({"x": np.zeros((0, B, I), np.float32)}, "vkdml.gru: X: .* none of them 0"),
     ({"w": np.zeros((1, 3 * H, I))}, "vkdml.gru: W: found float64; expected float32, the type of X, or one that converts to it exactly"),
     ({"x": np.zeros((T, B, I), np.float16)}, "vkdml.gru: W: found float32; expected float16, the type of X"),

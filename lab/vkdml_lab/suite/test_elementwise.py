@@ -9,6 +9,7 @@ import pytest
 import vkdml
 from vkdml.operators import activations, element_types, plain_problem
 from vkdml.operators.element_types import FLOAT64
+from vkdml_lab.suite.sharpest import drawn
 from vkdml_lab.suite.support import (
     DTYPES,
     FLOAT32,
@@ -49,9 +50,8 @@ def test_every_activation_in_every_type(device, row, element):
     check(device, row.desc(described, described), x, element)
 
 
-@pytest.mark.family("random shapes, layouts and parameters", first=16)
-@pytest.mark.parametrize("seed", range(60))
-def test_random(device, seed):
+@drawn("random shapes, layouts and parameters", 60)
+def test_random_activation(device, seed):
     """1 to 8 dimensions, any strides, odd sizes, any parameters."""
     rng = random_numbers(seed)
     element = element_types.ALL[seed % len(element_types.ALL)]

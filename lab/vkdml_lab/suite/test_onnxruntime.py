@@ -8,6 +8,7 @@ from onnx import helper
 from vkdml.onnx import run_node
 from vkdml.operators import element_types
 from vkdml_lab.suite import recording
+from vkdml_lab.suite.sharpest import drawn
 from vkdml_lab.suite.support import CELLS, assert_close, random_numbers
 
 pytestmark = pytest.mark.device
@@ -49,8 +50,7 @@ def random_node(seed):
     return helper.make_node(cell.name, [name if name in inputs else "" for name in order], outputs, **attributes), inputs
 
 
-@pytest.mark.family("random nodes", first=36)
-@pytest.mark.parametrize("seed", range(120))
+@drawn("random nodes", 120)
 def test_random_node(seed):
     node, inputs = random_node(seed)
     graph = helper.make_graph(

@@ -11,6 +11,7 @@ from vkdml.operators.activations import BY_DESC
 from vkdml.operators.header import descs
 from vkdml.planning import profiles
 from vkdml.planning.options import SCHEDULES as SCHEDULE_NAMES
+from vkdml_lab.suite.sharpest import drawn
 from vkdml_lab.suite.support import (
     CELLS,
     SCHEDULES,
@@ -26,13 +27,15 @@ from vkdml_lab.suite.support import (
 )
 
 
-@pytest.mark.family("random shapes, attributes and types", first=len(CELLS) * len(SCHEDULES))
-@pytest.mark.parametrize("seed", range(450))
-def test_random_problem(device, seed):
+def schedule_of(seed):
     """Cells take turns, and with each turn of theirs schedules do, so that each cell meets each schedule."""
+    return list(SCHEDULES)[seed // len(CELLS) % len(SCHEDULES)]
+
+
+@drawn("random shapes, attributes and types", 450)
+def test_random_problem(device, seed):
     case = random_case(seed)
-    schedule = list(SCHEDULES)[seed // len(CELLS) % len(SCHEDULES)]
-    check(case, run_on_device(device, case, options(device, schedule, case.element)))
+    check(case, run_on_device(device, case, options(device, schedule_of(seed), case.element)))
 
 
 @pytest.mark.parametrize("seed", range(450, 10_000))
@@ -40,8 +43,7 @@ def test_random_problem_long(device, seed):
     test_random_problem(device, seed)
 
 
-@pytest.mark.family("random shapes, attributes and types", first=18)
-@pytest.mark.parametrize("seed", range(100))
+@drawn("random shapes, attributes and types", 100)
 def test_random_problem_as_on_a_gpu(device, seed, monkeypatch):
     """GPUs' plans on any driver, within its own limit of loop iterations: wide workgroups, which load weights in blocks."""
     usual = profiles.profile(device.info)
@@ -61,13 +63,16 @@ FAMILIES = [({}, ["schedule", "parts", "fused", "resident", "rows", "units_at_on
             ({}, list(FORCED))]
 
 
-@pytest.mark.family("random options", first=26)
-@pytest.mark.parametrize("seed", range(160))
+def random_options(seed):
+    """Up to four of them."""
+    rng, (anyway, names) = random_numbers(seed, 1), FAMILIES[seed % len(FAMILIES)]
+    return {name: FORCED[name][rng.integers(len(FORCED[name]))] for name in rng.choice(names, rng.integers(1, 5), replace=False)} | anyway
+
+
+@drawn("random options", 160)
 def test_random_options(device, seed):
-    """Up to four of them: computed right, or refused by the name and the value of one that was forced."""
-    case, rng = random_case(seed), random_numbers(seed, 1)
-    anyway, names = FAMILIES[seed % len(FAMILIES)]
-    forced = {name: FORCED[name][rng.integers(len(FORCED[name]))] for name in rng.choice(names, rng.integers(1, 5), replace=False)} | anyway
+    """Computed right, or refused by the name and the value of one that was forced."""
+    case, forced = random_case(seed), random_options(seed)
     try:
         results = run_on_device(device, case, vkdml.Options(**forced))
     except vkdml.InvalidArgumentError as error:
@@ -206,16 +211,17 @@ def test_special_values_in_states(device, cell, special, element):
     check(case, run_on_device(device, case))
 
 
+@pytest.mark.parametrize("element", [element_types.FLOAT32, element_types.FLOAT64], ids=lambda element: element.name)
 @pytest.mark.parametrize("x", [0.5, -0.5])
 @pytest.mark.parametrize("activation", [descs.DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC(Alpha=0.5),
                                         descs.DML_ACTIVATION_SHRINK_OPERATOR_DESC(Bias=0.25, Threshold=0.5)], ids=repr)
-def test_at_the_threshold(device, activation, x):
+def test_at_the_threshold(device, activation, x, element):
     """Exactly there, ThresholdedRelu and Shrink give 0."""
-    desc = make_desc(cells.RNN, 1, 1, 1, 1, ActivationDescs=[activation], BiasTensor=None, HiddenInitTensor=None)
-    arrays = {field: np.ones((1, 1, 1, 1), np.float32) for field in ("WeightTensor", "RecurrenceTensor")}
-    arrays["InputTensor"] = np.full((1, 1, 1, 1), x, np.float32)
-    arrays["SequenceLengthsTensor"] = np.ones((1, 1, 1, 1), np.uint32)
-    case = Case(desc, None, arrays)
+    desc = make_desc(cells.RNN, 1, 1, 1, 1, data_type=element.data_type, ActivationDescs=[activation], BiasTensor=None,
+                     HiddenInitTensor=None, SequenceLengthsTensor=None)
+    arrays = {field: np.full((1, 1, 1, 1), value, element.name)
+              for field, value in {"WeightTensor": 1, "RecurrenceTensor": 1, "InputTensor": x}.items()}
+    case = Case(desc, None, arrays, element)
     results = run_on_device(device, case)
     check(case, results)
     assert (results["OutputSingleTensor"] == 0).all()

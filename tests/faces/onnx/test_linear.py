@@ -32,6 +32,9 @@ FORMS = {
     "less a scalar": "h = Constant <value_float=0.5> () m = Sub (h, s) n = Mul (h, m) a = Add (h, n)",
     "Gemm": "m = Gemm (f, M) a = Unsqueeze (m, zero)",
     "Gemm, transposed and scaled": "m = Gemm <transB=1, alpha=0.5, beta=2.0> (f, M, v) a = Unsqueeze (m, zero)",
+    "Gemm of a square, transposed": "k = Constant <value_ints=[2]> () t = Slice (s, zero, k, zero) g = Flatten <axis=2> (t)"
+                                    " m = Gemm <transA=1> (g, M) a = Unsqueeze (m, zero)",
+    "of one dimension": "n = Constant <value_ints=[-1]> () t = Reshape (s, n) m = Tanh (t) k = Constant <value_ints=[5,2,4]> () a = Reshape (m, k)",
 }
 
 
@@ -112,6 +115,7 @@ def test_forms(form, share, monkeypatch):
     as_on_a_gpu(monkeypatch)
     ours = expect_alike(made(FORMS[form]), share)
     assert len(groups(ours)) == 1
+    assert all(ours._provider.runs[0]._calls.values())  # one execution
     assert {node.op_type for node in ours.assignment().on("onnxruntime")} <= {"Squeeze"}  # of the state, which is not used
 
 

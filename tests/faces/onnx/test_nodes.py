@@ -72,29 +72,20 @@ def test_outputs_left_out(outputs, opset):
         np.testing.assert_allclose(getattr(results, name), expected[name], rtol=RTOL, atol=ATOL)
 
 
-@pytest.mark.parametrize("given", [[X, W, R, None, None, H0], [X, W, R, H0], {"X": X, "W": W, "R": R, "h": H0}])
-def test_inputs_left_out(given):
-    results = run_node(gru_node(["X", "W", "R", "", "", "h"]), given)
-    np.testing.assert_allclose(results.Y, reference.gru(X, W, R, initial_h=H0)[0], rtol=RTOL, atol=ATOL)
-
-
-def test_all_inputs():
-    lengths = np.array([4, 2], np.int32)
-    results = run_node(gru_node(["X", "W", "R", "B", "l", "h"]), [X, W, R, BIAS, lengths, H0])
-    expected = reference.gru(X, W, R, BIAS, sequence_lens=lengths, initial_h=H0)[0]
-    np.testing.assert_allclose(results.Y, expected, rtol=RTOL, atol=ATOL)
-
-
-def test_empty_lists_are_absent_attributes():
-    node = gru_node()
+@pytest.mark.parametrize(("names", "given", "others"), [
+    *[(["", "", "h"], given, {}) for given in ([X, W, R, None, None, H0], [X, W, R, H0], {"X": X, "W": W, "R": R, "h": H0})],
+    (["B", "l", "h"], [X, W, R, BIAS, np.array([4, 2], np.int32), H0], {"b": BIAS, "sequence_lens": np.array([4, 2], np.int32)})])
+def test_inputs_and_empty_lists_left_out(names, given, others):
+    node = gru_node(["X", "W", "R", *names])
     node.attribute.append(onnx.AttributeProto(name="activation_alpha", type=onnx.AttributeProto.FLOATS))
-    run_node(node, [X, W, R])
+    np.testing.assert_allclose(run_node(node, given).Y, reference.gru(X, W, R, initial_h=H0, **others)[0], rtol=RTOL, atol=ATOL)
 
 
 @pytest.mark.parametrize("where", [None, "CPU", "CUDA:0", 0, "default"])
 def test_device(where, device):
     chosen = device if where == "default" else where
-    run_node(gru_node(), [X, W, R], device=chosen)
+    results = run_node(gru_node(), [X, W, R], device=chosen)
+    np.testing.assert_allclose(results.Y, reference.gru(X, W, R)[0], rtol=RTOL, atol=ATOL)
 
 
 @pytest.mark.parametrize(("node", "inputs", "message"), [

@@ -176,6 +176,16 @@ def test_initializers_that_may_be_fed(version):
         np.testing.assert_allclose(session.run(None, {"x": X, **fed})[0], theirs.run(None, {"x": X, **fed})[0], atol=1e-5)
 
 
+@pytest.mark.parametrize(("name", "sizes"), [("W", "1,12,3"), ("R", "1,12,4")])
+def test_a_hidden_size_that_only_one_constant_says(name, sizes):
+    """Which onnxruntime does not take."""
+    own = weights()
+    text = f"g (float[T,B,3] x, float[{sizes}] {name}) => (float[T,D,B,4] y) {{ y = GRU (x, W, R, B) }}"
+    session = InferenceSession(model(text, {key: array for key, array in own.items() if key != name}))
+    expected = alone(model(GRU.format("GRU <hidden_size=4>"), own)).run(None, {"x": X})[0]
+    np.testing.assert_allclose(session.run(None, {"x": X, name: own[name]})[0], expected, atol=1e-5)
+
+
 CONTROL = {
     "If": "g (float[T,B,3] x, bool c) => (float[D,B,4] y) { a = Tanh(x) y = If (c) <"
           "then_branch = t () => (float[1,B,4] p) { s = Abs(a) q, p = GRU <hidden_size=4> (s, W, R, B) }, "
@@ -187,6 +197,9 @@ CONTROL = {
     "Scan": "g (float[T,B,3] x, float[1,B,4] h, bool c) => (float[1,B,4] last, float[T,1,B,4] all) { last, all = Scan <num_scan_inputs=1, "
             "body = b (float[1,B,4] s, float[B,3] piece) => (float[1,B,4] t, float[1,B,4] r) { k = Constant <value_ints=[0]> () "
             "step = Unsqueeze (piece, k) e, t = GRU <hidden_size=4> (step, W, R, B, , s) r = Neg (t) } > (h, x) }",
+    "after a body": "g (float[T,B,3] x, bool c) => (float[T,D,B,4] y) { a, h = GRU <hidden_size=4> (x, W, R, B) b = If (c) <"
+                    "then_branch = t () => (float[1,B,4] p) { p = Exp (h) }, else_branch = f () => (float[1,B,4] q) { q = Neg (h) } > "
+                    "y = GRU <hidden_size=4> (x, W, R, B, , b) }",
     "around it": "g (float[T,B,3] x, bool c) => (float[T,D,B,4] y, seq(float[T,D,B,4]) q) { a = com.microsoft.Gelu (x) "
                  "z = GRU <hidden_size=4> (a, W, R, B) q = SequenceConstruct (z, z) y = com.microsoft.Gelu (z) }",
     "given back": "g (float[T,B,3] x, bool c) => (float[T,B,3] x, float[1,12,3] W, float[T,1,B,4] y) { y = GRU <hidden_size=4> (x, W, R) }",
@@ -198,7 +211,7 @@ CONTROL = {
 def test_bodies_and_other_nodes(name, flag):
     proto = model(CONTROL[name], weights())
     proto.opset_import.add(domain="com.microsoft", version=1)
-    check(proto, n=np.array(3), nodes=1 + (name == "If"), c=np.array(flag))
+    check(proto, n=np.array(3), nodes=1 + (name in ("If", "after a body")), c=np.array(flag))
 
 
 def test_functions():
@@ -425,12 +438,13 @@ def test_errors_while_it_claims_or_compiles(small, monkeypatch, capfd, make, pla
     def wrong(*_):
         raise vkdml.DriverError("it broke")
     monkeypatch.setattr(provider, place, wrong)
-    if make is InferenceSession:
-        with pytest.raises(vkdml.DriverError, match="it broke"):
-            make(small, None, BOTH)
-    else:
-        with pytest.raises(Exception, match="DriverError: it broke"):
-            make(small, quiet(), BOTH, enable_fallback=0)
+    for text in (small, model(GRU.format("GRU <hidden_size=4>"), weights()).SerializeToString()):
+        if make is InferenceSession:
+            with pytest.raises(vkdml.DriverError, match="it broke"):
+                make(text, None, BOTH)
+        else:
+            with pytest.raises(Exception, match="DriverError: it broke"):
+                make(text, quiet(), BOTH, enable_fallback=0)
 
 
 def test_groups_are_convex():
@@ -554,7 +568,6 @@ def test_an_interrupt_is_a_keyboard_interrupt(long_session, moment):
 
 @pytest.fixture(scope="module")
 def long_session():
-    import time
     session, feed = InferenceSession(model(TWO, weights()).SerializeToString(), quiet(), BOTH), {"x": np.ones((2000, 8, 3), np.float32)}
     session.run(None, feed)
     begin = time.perf_counter()

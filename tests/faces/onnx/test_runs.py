@@ -26,6 +26,7 @@ BETWEEN = {
     "not from the start": "a = Squeeze (p, one) b = Slice (a, two, three, zero) y = GRU <hidden_size=4> (b, W1, R1, B1)",
     "reversed": "a = Squeeze (p, one) n = Constant <value_ints=[-1,-1]> () m = Constant <value_ints=[-99,-99]> () o = Constant <value_ints=[0,1]> ()"
                 " k = Constant <value_ints=[-2,-1]> () b = Slice (a, n, m, o, k) y = GRU <hidden_size=4> (b, W1, R1, B1)",
+    "parts of a number": "a = Squeeze (p, one) b, c = Split <num_outputs=2> (a) y = GRU <hidden_size=4> (b, W1, R1, B1)",
     "parts": "a = Squeeze (p, one) n = Constant <value_ints=[2,3]> () b, c = Split <axis=0> (a, n) "
              "d = GRU <hidden_size=4> (b, W1, R1, B1) y = GRU <hidden_size=4> (c, W1, R1, B1)",
     "one of the directions": "n = Constant <value_int=0> () a = Gather <axis=1> (p, n) y = GRU <hidden_size=4> (a, W1, R1, B1)",
@@ -48,6 +49,10 @@ def submitted(monkeypatch):
     return ran
 
 
+def made(between, opset=18):
+    return model(HEAD.format(between), weights() | weights(inputs=H, suffix="1"), opset)
+
+
 def both(proto):
     return InferenceSession(proto), alone(proto)
 
@@ -62,12 +67,11 @@ def expect_alike(ours, theirs, feed, atol=1e-5):
 
 @pytest.mark.parametrize("name", BETWEEN)
 def test_one_submission(name, submitted):
-    proto = model(HEAD.format(BETWEEN[name]), weights() | weights(inputs=H, suffix="1"))
-    ours, theirs = both(proto)
+    ours, theirs = both(made(BETWEEN[name]))
     assert not ours.assignment().on("onnxruntime")
     assert len(groups(ours)) == 1
     rng = np.random.default_rng(0)
-    for sizes in ({"T": T, "B": B}, {"T": T, "B": 3}):
+    for sizes in ({"T": T, "B": B}, {"T": T, "B": 3}):  # an odd T
         feed = inputs_of(ours, rng, sizes)
         expect_alike(ours, theirs, feed)
         submitted.clear()
@@ -148,24 +152,36 @@ def test_empty_tensors_run_node_by_node(submitted, shape):
 
 def test_shapes_that_another_group_computed():
     """Their contents may change where no size does: node by node."""
-    text = HEAD.format("k = Shape (p) e = Exp (q) d = Constant <value_ints=[0,2]> () n = Gather <axis=0> (k, d) f = Constant <value_ints=[4]> ()"
-                       " g = Concat <axis=0> (n, f) c = GRU <hidden_size=4> (u, W1, R1, B1, , e) v = Slice (c, zero, one, zero)"
-                       " s = Squeeze (v, one) a = Reshape (s, w) y = GRU <hidden_size=4> (a, W1, R1, B1) w = Concat <axis=0> (one, m, f)"
-                       " m = Slice (k, two, three)").replace("float[T,B,3] x)", "float[T,B,3] x, float[U,B,4] u)")
-    ours, theirs = both(model(text, weights() | weights(inputs=H, suffix="1")))
-    for t, b in ((T, B), (T + 1, B), (T, B)):
-        expect_alike(ours, theirs, inputs_of(ours, np.random.default_rng(t), {"T": t, "B": b, "U": 3}))
+    text = HEAD.format("k = Shape (p) e = Exp (q) n = Slice (k, zero, one) m = Constant <value_ints=[-1,4]> () w = Concat <axis=0> (n, m)"
+                       " c = GRU <hidden_size=4> (u, W1, R1, B1, , e) a = Reshape (c, w) y = GRU <hidden_size=4> (a, W1, R1, B1)")
+    ours, theirs = both(model(text.replace("float[T,B,3] x)", "float[T,B,3] x, float[U,B,4] u)"), weights() | weights(inputs=H, suffix="1")))
+    assert len(groups(ours)) == 2
+    for t in (6, 3, 6):
+        expect_alike(ours, theirs, inputs_of(ours, np.random.default_rng(t), {"T": t, "B": B, "U": 6}))
 
 
-def test_wrong_shapes_name_the_node():
-    proto = model(HEAD.format("k = Constant <value_ints=[7,1,-1]> () a = Reshape (p, k) y = GRU <hidden_size=4> (a, W1, R1, B1)"),
-                  weights() | weights(inputs=H, suffix="1"))
-    next(node for node in proto.graph.node if node.op_type == "Reshape").name = "folding"
+def test_moves_that_are_no_views():
+    """Of places counted from the end, on both sides of it."""
+    ours, theirs = both(made("a = Squeeze (p, one) k = Constant <value_ints=[-1,0,1]> () b = Gather (a, k) y = GRU <hidden_size=4> (b, W1, R1, B1)"))
+    assert len(groups(ours)) == 1
+    expect_alike(ours, theirs, inputs_of(ours, np.random.default_rng(0), {"T": T, "B": B}))
+
+
+@pytest.mark.parametrize(("op", "moves"), [
+    ("Reshape", "k = Constant <value_ints=[7,1,-1]> () a = Reshape (p, k)"),
+    ("Gather", "s = Squeeze (p, one) k = Constant <value_ints=[3,4,5]> () a = Gather (s, k)"),
+    ("Split", "s = Squeeze (p, one) a, b = Split (s)"),
+    ("Split", "s = Squeeze (p, one) k = Constant <value_ints=[2,2]> () a, b = Split (s, k)"),
+    ("Split", "s = Squeeze (p, one) k = Constant <value_ints=[6,-1]> () a, b = Split (s, k)")])
+def test_moves_that_are_wrong_name_the_node(op, moves):
+    proto = made(f"{moves} y = GRU <hidden_size=4> (a, W1, R1, B1)", 17)
+    next(node for node in proto.graph.node if node.op_type == op).name = "folding"
     session = InferenceSession(proto)
-    with pytest.raises(vkdml.InvalidArgumentError, match="Reshape node 'folding': input: found the shape"):
+    with pytest.raises(vkdml.InvalidArgumentError, match=f"{op} node 'folding': input: found the shape"):
         session.run(None, {"x": np.ones((T, B, I), np.float32)})
-    with pytest.raises(vkdml.InvalidArgumentError, match="GRU node: .*224"):
-        session.run(None, {"x": np.ones((49, 8, I), np.float32)})
+    if op == "Reshape":
+        with pytest.raises(vkdml.InvalidArgumentError, match="GRU node: .*224"):
+            session.run(None, {"x": np.ones((49, 8, I), np.float32)})
 
 
 def test_warm_up_prepares_the_run(submitted):
