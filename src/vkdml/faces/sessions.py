@@ -18,8 +18,7 @@ from ..operators import element_types
 from ..operators.arguments import describe, onnx_shape, with_defaults
 from ..operators.cells import Cell
 from ..operators.checks import MAX_TENSOR_BYTES, element_strides
-from ..operators.float64 import RangeCheck
-from ..operators.problem import LENGTHS, WEIGHTS, Problem, check_lengths, from_desc
+from ..operators.problem import LENGTHS, WEIGHTS, Problem, RangeCheck, check_lengths, from_desc
 from ..planning.options import Options
 from .directml.device import Device
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from .activations import ParametrizedActivation
+from .activations import MAX_FLOAT32, ParametrizedActivation
 from .bounded import Arithmetic, Bounded
 from .checks import least_tensor, packed_strides
 from .element_types import ElementType
 from .plain_problem import OUTPUT, ComputedProblem, MovedProblem, PlainProblem
-from .problem import MAX_FLOAT32, Problem
+from .problem import Problem
 from .reference import STEPS, direction_weights, initial_states, view
 
 SEQUENCE = "OutputSequenceTensor"

@@ -13,8 +13,7 @@ import numpy as np
 
 from ..errors import InvalidArgumentError, shown
 from . import activations, cells
-from .activations import MAX_FLOAT32 as MAX_FLOAT32
-from .activations import ParametrizedActivation, check_clip
+from .activations import MAX_FLOAT32, ParametrizedActivation, check_clip
 from .cells import Cell, Loop
 from .checks import CheckedOperator, Tensor, check_output_strides, check_tensors, expect_sizes, is_one_of, unwrap_operator
 from .element_types import ElementType
@@ -22,6 +21,7 @@ from .header.descs import DML_RECURRENT_NETWORK_DIRECTION
 
 LENGTHS = "SequenceLengthsTensor"
 WEIGHTS = ("WeightTensor", "RecurrenceTensor", "BiasTensor", "PeepholeTensor")
+_IN_RANGE = f"numbers up to {MAX_FLOAT32:.3g}: float64 is computed in pairs of float32 numbers"
 
 _REVERSED = {
     DML_RECURRENT_NETWORK_DIRECTION.FORWARD: (False,),
@@ -128,6 +128,37 @@ def check_lengths(operator: str, lengths: np.ndarray, steps: int) -> None:
     if wrong.any():
         row = int(np.argmax(wrong))
         raise InvalidArgumentError(operator, f"sequence length of row {row}", int(lengths[row]), f"0 to T = {steps}")
+
+
+class RangeCheck:
+    """Checks the range of float64 numbers, each of which devices compute as a pair of float32 numbers: refuses inputs out of
+    range, and results of finite inputs that are not finite, as something on the way was out of range.
+
+    name: of the operator, for errors. names: of the arrays and results, for errors, by their keys. arrays: the inputs, of any
+    shapes and strides.
+
+    Raises InvalidArgumentError for an input out of range.
+    """
+
+    def __init__(self, name: str, names: Mapping[str, str], arrays: Mapping[str, np.ndarray]) -> None:
+        self._name = name
+        self._names = names
+        self._is_finite = True
+        for key, array in arrays.items():
+            if array.size == 0:
+                continue
+            largest = max(abs(array.max()), abs(array.min()))  # unlike isfinite, these make no copy of the array
+            if not np.isfinite(largest):
+                self._is_finite = False
+                largest = np.abs(array).max(where=np.isfinite(array), initial=0)
+            if largest > MAX_FLOAT32:
+                raise InvalidArgumentError(name, names[key], largest, _IN_RANGE)
+
+    def check_results(self, results: Mapping[str, np.ndarray]) -> None:
+        """Refuse results out of range. results: by key. Raises InvalidArgumentError."""
+        for key, result in results.items():
+            if self._is_finite and not np.isfinite(result).all():
+                raise InvalidArgumentError(self._name, self._names[key], "numbers out of range on the way", _IN_RANGE)
 
 
 def _check_direction(operator: str, value: Any) -> tuple[bool, ...]:

@@ -20,10 +20,9 @@ from ...errors import DriverError, InvalidArgumentError, expect_ours
 from ...operators import element_types
 from ...operators.checks import element_strides, least_tensor, packed_strides
 from ...operators.copy_problem import CopiedPart, CopyProblem
-from ...operators.float64 import RangeCheck
 from ...operators.header.descs import DML_TENSOR_DATA_TYPE
 from ...operators.plain_problem import MOST_DIMENSIONS, OUTPUT
-from ...operators.problem import LENGTHS, Problem, check_lengths
+from ...operators.problem import LENGTHS, Problem, RangeCheck, check_lengths
 from ...planning.options import Options
 from ..directml.device import Device
 from ..sessions import SHAPES_KEPT, Session, open_device

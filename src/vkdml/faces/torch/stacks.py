@@ -17,10 +17,9 @@ from ...errors import TorchArgumentError
 from ...operators import cells, element_types
 from ...operators.arguments import tensor_descs
 from ...operators.cells import Cell
-from ...operators.float64 import RangeCheck
 from ...operators.header import descs
 from ...operators.header.descs import DML_RECURRENT_NETWORK_DIRECTION
-from ...operators.problem import from_desc
+from ...operators.problem import RangeCheck, from_desc
 from ..directml.device import Device
 
 CPU = torch.device("cpu")
