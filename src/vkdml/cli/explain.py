@@ -15,21 +15,20 @@ from typing import Any
 
 from tabulate import tabulate
 
-from ..engine.trust.trial import Run, Trial
+from ..engine.trust.trial import Run, Trial, forward_problem
 from ..errors import printable
 from ..faces.directml.compiled_operator import Operator
 from ..faces.directml.device import Device
-from ..operators import activations, cells, element_types
-from ..operators.arguments import tensor_descs
+from ..operators import cells, element_types
 from ..operators.cells import Cell
-from ..operators.header.descs import DML_RECURRENT_NETWORK_DIRECTION
-from ..operators.problem import Problem, from_desc
+from ..operators.problem import Problem
 from ..planning.plan import Plan
 from .common import add_common, add_inputs, count, existing_file, feed, onnxruntime_errors, print_json
 
 _FORM = "CELL-TxBxIxH, such as gru-100x1x256x256"
 _TYPES = [element.name for element in element_types.ALL]
 _CELLS = {cell.kernel: cell for cell in cells.BY_DESC.values()}
+_LEFT_OUT = {"HiddenInitTensor", "CellMemInitTensor", "PeepholeTensor", "SequenceLengthsTensor"}  # as calls of `vkdml.gru` do
 _NAME = re.compile(rf"({'|'.join(_CELLS)})-(\d+)x(\d+)x(\d+)x(\d+)")
 
 # --measure runs an operator at most so often, and begins no further run after so many seconds, but runs it so often at least
@@ -68,8 +67,9 @@ def run(chosen: argparse.Namespace) -> int:
         report |= {"nodes": len(assignment.nodes), "assignment": assignment.groups(), "refused": assignment.refused}
     else:
         cell, sizes = chosen.what
-        problem = _problem_of(cell, sizes, chosen.type or "float32")
-        problems = {problem.cell.name: [problem]}
+        element = next(element for element in element_types.ALL if element.name == (chosen.type or "float32"))
+        fields = [field for field in cell.tensors if field not in _LEFT_OUT]
+        problems = {cell.name: [forward_problem(cell, element, sizes | {"D": 1}, fields, {})]}
     report["operators"] = {name: [_explained(device, problem, chosen.measure) for problem in of_node]
                            for name, of_node in problems.items()}
     if chosen.json:
@@ -112,15 +112,6 @@ def _print(report: Mapping[str, Any], unknown: str) -> None:
             print(f"\n{name}: {_text(of_sizes)}")
         if not found:
             print(f"\n{name}: {unknown}")
-
-
-def _problem_of(cell: Cell, sizes: dict[str, int], type: str) -> Problem:
-    """Make the problem of a forward operator with biases and all outputs, like a call of `vkdml.gru`."""
-    element = next(element for element in element_types.ALL if element.name == type)
-    left_out = {"HiddenInitTensor", "CellMemInitTensor", "PeepholeTensor", "SequenceLengthsTensor"}
-    tensors = tensor_descs(cell, element, sizes | {"D": 1}, [field for field in cell.tensors if field not in left_out])
-    return from_desc(cell.desc(**tensors, ActivationDescs=activations.from_onnx(cell.name, cell.default_activations, [], []),
-                               Direction=DML_RECURRENT_NETWORK_DIRECTION.FORWARD), element=element)
 
 
 def _explained(device: Device, problem: Problem, measure: bool) -> dict[str, Any]:
