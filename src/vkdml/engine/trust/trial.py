@@ -77,9 +77,11 @@ class Run:
         self._commands = Commands(gpu)
         self._commands.execution(plan, buffers, self._attempts)
 
-    def execute(self) -> None:
-        """Run the plan once. Raises DriverError when the driver fails."""
+    def execute(self) -> float:
+        """Run the plan once. Return the seconds that took. Raises DriverError when the driver fails."""
+        begin = time.perf_counter()
         self._commands.execute()
+        return time.perf_counter() - begin
 
     @property
     def timeouts(self) -> int:
@@ -182,9 +184,7 @@ def _tried(gpu: Gpu, problem: Problem, sync: GridSync, runs: int, measured: Meas
     run, least, verdict = Run(together, persistent), float("inf"), before
     first: list[bytes] = []
     for _ in range(runs):
-        start = time.perf_counter()
-        run.execute()
-        least = min(least, time.perf_counter() - start)
+        least = min(least, run.execute())
         if run.timeouts:
             return GAVE_UP, None
         found = _bytes(together)

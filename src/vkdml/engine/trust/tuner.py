@@ -141,7 +141,7 @@ class Tuner:
             for place, run in list(runs.items()):
                 if sample and time.perf_counter() > end:
                     return seconds
-                elapsed = self._unless_failed(lambda: _elapsed(run))  # noqa: B023  (called at once)
+                elapsed = self._unless_failed(run.execute)
                 self._gave_up |= run.timeouts > 0
                 if elapsed is None or run.timeouts:
                     del runs[place]
@@ -230,13 +230,6 @@ def _warm(trial: Trial, plan: Plan) -> Run:
     run = Run(trial, plan)
     run.execute()
     return run
-
-
-def _elapsed(run: Run) -> float:
-    """Return how many seconds an execution takes."""
-    start = time.perf_counter()
-    run.execute()
-    return time.perf_counter() - start
 
 
 def _read(value: dict[str, Any] | None) -> Measured | None:
