@@ -181,8 +181,7 @@ class Execution:
         given = [self._memory_of(name, values.get(name)) for name in self.inputs]
         commands = self._prepared(values, self._is_verified and self._share.has_next())
         self._execute(commands, given)
-        if self.gpu.pipelines_made > made:
-            self._tell(begin, made)
+        self._tell(begin, made)
         return {name: self._buffers[name]._take(shape, dtype) for name, (shape, dtype) in results.items()}
 
     def _execute(self, commands: Commands, given: Iterable[np.ndarray]) -> None:
