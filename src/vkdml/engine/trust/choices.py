@@ -56,7 +56,8 @@ class Choices:
         self._about = {"device": info.name, "driver": info.driver, "driver version": info.driver_version,
                        "driver build": info.pipeline_cache_uuid, "vkdml": _version()}
         place = folder()
-        self._folder = place / f"{_readable(info.name)}-{_digest(self._about)}" if place else None
+        readable = re.sub(r"[^a-z0-9]+", "-", info.name.lower())[:_NAME_LETTERS].strip("-")
+        self._folder = place / f"{readable}-{_digest(self._about)}" if place else None
         if self._folder and files.others_write_to(self._folder):
             warnings.warn(f"{self._folder} is ignored: its owner is another user, or others can write to it", RuntimeWarning,
                           stacklevel=2)
@@ -106,7 +107,3 @@ class Choices:
 
 def _digest(key: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _readable(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", name.lower())[:_NAME_LETTERS].strip("-")
