@@ -18,6 +18,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from ..operators.arguments import flat
+from .vulkan import memory
 from .vulkan.memory import Bound
 
 Origin = Hashable
@@ -32,7 +33,7 @@ def is_current(found: Origin | None, wanted: Origin | None) -> bool:
 
 def origin_of(sources: Sequence[Bound]) -> Origin | None:
     """Return the origin of weights packed from these parts now; None if the host may have written to one without notice."""
-    contents = [source.contents for source in sources]
+    contents = [memory.contents_of(source) for source in sources]
     return None if None in contents else tuple(contents)
 
 

@@ -69,11 +69,6 @@ class DeviceMemory(OfOneProcess, Closing):
         """Return the stamp of a part of the memory."""
         return None
 
-    @property
-    def contents(self) -> Hashable:
-        """A value that changes with the bytes in the device's memory; None if they may change without notice."""
-        return contents_of(self)
-
     def _mark_computed(self, offset: int = 0, size: int | None = None) -> None:
         """Do nothing: only Buffers count writes."""
 
@@ -129,11 +124,6 @@ class Range:
         """The stamp of this part, as `Buffer.stamp`."""
         return self.buffer._stamp_of(self.offset, self.size_in_bytes)
 
-    @property
-    def contents(self) -> Hashable:
-        """A value that changes with the bytes of this part, as `Buffer.contents`."""
-        return contents_of(self)
-
     def _mark_computed(self) -> None:
         """Record that a dispatch has changed this part."""
         self.buffer._mark_computed(self.offset, self.size_in_bytes)
@@ -149,6 +139,8 @@ def overlap(one: Bound, other: Bound) -> bool:
 
 
 def contents_of(bound: Bound) -> Hashable:
-    """Return a part's stamp and place, as one write may have given many parts the same stamp; None if it has no stamp."""
+    """Return a value that changes with a part's bytes; None if they may change without notice. It has the part's stamp and
+    place, as one write may have given many parts the same stamp.
+    """
     stamp = bound.stamp
     return None if stamp is None else (bound.buffer._serial, bound.offset, bound.size_in_bytes, stamp)
