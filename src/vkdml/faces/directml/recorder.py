@@ -31,14 +31,11 @@ class CommandRecorder(Named, OfOneProcess):
         self._commands = Commands(gpu, merges=True)
         self._share = share
         self._checked = Commands(gpu, merges=True) if share.share else None  # the same, with checks against the reference
+        self._recordings = [self._commands, self._checked] if self._checked else [self._commands]
         self._has_checks = False
         self._buffers: set[DeviceMemory] = set()  # that the recordings use
         for commands in self._recordings:
             commands.before_execute(partial(_expect_open, self._buffers))  # a method would make a cycle of references
-
-    @property
-    def _recordings(self) -> list[Commands]:
-        return [self._commands, *([self._checked] if self._checked else [])]
 
     def _facts(self) -> str:
         return f"on {self.gpu.info.name}"
