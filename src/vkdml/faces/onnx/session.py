@@ -9,7 +9,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import wraps
+from functools import cache, wraps
 from inspect import signature
 from typing import Any
 from weakref import WeakSet
@@ -264,7 +264,6 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
 
 _on_device: WeakSet[onnxruntime.InferenceSession] = WeakSet()  # of which something runs there
 _uses: set[ExitStack] = set()  # of `prefer` that have not been undone
-_is_patched = False
 
 
 def _ort_value(value: Any) -> onnxruntime.OrtValue:
@@ -307,16 +306,13 @@ def prefer() -> ExitStack:
     return undo
 
 
+@cache
 def _patch() -> None:
     """Change onnxruntime's class itself, once: packages may have imported it already, or have subclasses of it."""
-    global _is_patched
-    if _is_patched:
-        return
     for name in ("__init__", "set_providers"):
         setattr(onnxruntime.InferenceSession, name, _preferring(getattr(onnxruntime.InferenceSession, name)))
     for name in ("run", "run_with_iobinding", "run_with_ort_values", "run_with_ortvaluevector"):
         setattr(onnxruntime.InferenceSession, name, _raising(getattr(onnxruntime.InferenceSession, name)))
-    _is_patched = True
 
 
 def _preferring(method: Callable[..., None]) -> Callable[..., None]:
