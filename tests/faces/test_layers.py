@@ -97,7 +97,8 @@ def test_nothing_is_made_after_a_warm_up(device, layout):
         x, given = make(t, b, I), states("LSTM", b)
         if layout:
             x, given = x.swapaxes(0, 1).copy(), {name: array.swapaxes(0, 1).copy() for name, array in given.items()}
-        layer(x)
+        for view in (x, np.asfortranarray(x), np.pad(x, ((0, 0), (0, 0), (3, 4)))[..., 3:-4], x[::-1], np.broadcast_to(x[:1], x.shape)):
+            layer(view)
         layer(x, **given, sequence_lens=np.ones(b, np.int64))
     assert (device.gpu.pipelines_made, packed_bytes(device)) == (made, packed)
 

@@ -104,7 +104,7 @@ class Session:
 
         name: the operator's in errors. arrays: by field, as `convert` and `convert_to` return them.
         """
-        device = settings.device
+        device, arrays = settings.device, _in_whole_vectors(arrays)
         with device.gpu.lock:
             call = self._call(name, settings, device, arrays)
             given = {field: array for field, array in arrays.items() if array is not None}
@@ -152,6 +152,15 @@ class Session:
         names = {field: field for field, tensor in problem.tensors.items() if tensor is not None}
         execution = Execution(device.gpu, device.share, [Node(problem, names)], results, settings.options, contents)
         return Call(problem, execution, results)
+
+
+def _in_whole_vectors(arrays: Arrays) -> Arrays:
+    """Copy an input that kernels for contiguous ones, which `warm_up` compiles, cannot read: vectors of 4 do not lie in a row."""
+    x = _array(arrays, "InputTensor")
+    strides = None if x.flags.c_contiguous or x.shape[-1] % 4 else element_strides(x)
+    if not strides or (strides[-1] == 1 and not any(stride % 4 for stride in strides[:-1])) or x.nbytes > MAX_TENSOR_BYTES:
+        return arrays
+    return {**arrays, "InputTensor": np.ascontiguousarray(x)}
 
 
 def _array(arrays: Arrays, field: str) -> np.ndarray:
