@@ -155,7 +155,7 @@ class Session:
 
 
 def _in_whole_vectors(arrays: Arrays) -> Arrays:
-    """Copy an input that kernels for contiguous ones, which `warm_up` compiles, cannot read: vectors of 4 do not lie in a row."""
+    """Copy an input that kernels for contiguous ones, which `warm_up` compiles, cannot read: its vectors have gaps."""
     x = _array(arrays, "InputTensor")
     strides = None if x.flags.c_contiguous or x.shape[-1] % 4 else element_strides(x)
     if not strides or (strides[-1] == 1 and not any(stride % 4 for stride in strides[:-1])) or x.nbytes > MAX_TENSOR_BYTES:

@@ -235,6 +235,8 @@ def test_autocast(kind, input, is_low, has_states, to):
         x = pack_padded_sequence(x, [T, T, T] if "one" in input else [T, 3, 1])
     twin, hx = vt.convert(module.eval()), [states(module)] if has_states else []
     with torch.autocast("cpu", to):
+        if kind == "LSTM" and is_low and has_states:  # PyTorch returns another type where its processor has no such LSTM: skip there, too
+            of_pytorch(module, torch.randn(T, B, I))
         same(twin(x, *hx), of_pytorch(module, x, *hx), TOLERANCES[torch.bfloat16])
     if not is_low:
         same(twin(x, *hx), module(x, *hx))

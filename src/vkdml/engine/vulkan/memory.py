@@ -27,15 +27,13 @@ class DeviceMemory(OfOneProcess, Closing):
     use it: it may hold anything at first, and has_copy is false. Where the device works in the host's memory, none is copied.
     """
 
-    _of_memory = "_tensor", "_mapped", "_view"
-    _is_counted = False  # whether writes are counted, as in a Buffer
-    _is_exposed = False
+    _of_memory = "_tensor", "_mapped"
+    _is_counted = _is_exposed = False  # see Buffer
+    _is_clear = False  # whether the word by which attempts give up is 0
     offset = 0  # the first byte that kernels see; a Range has this attribute too
-    _is_clear = False  # whether the words in which attempts give up are 0
 
     def __init__(self, gpu: Any, size_in_bytes: int, kind: Kind = COPIED) -> None:
-        self.gpu = gpu
-        self.size_in_bytes = size_in_bytes
+        self.gpu, self.size_in_bytes = gpu, size_in_bytes
         self._serial = next(serials)
         gpu.memory.expect_more(gpu.bytes_of(size_in_bytes, kind))
         if kind == DIRECT and (gpu.host_memory or gpu.info.direct_memory_type < 0):
@@ -49,7 +47,6 @@ class DeviceMemory(OfOneProcess, Closing):
             self._tensor = gpu.make_tensor(size_in_bytes, kind)
         self.kind, self.has_copy = kind, kind != OWN
         self._mapped = self._tensor.data().view(np.uint8) if self.has_copy else np.zeros(0, np.uint8)
-        self._view: np.ndarray = self._mapped  # the last that was taken
         gpu.memory.take(self._tensor, gpu.bytes_of(size_in_bytes, kind))
 
     def __repr__(self) -> str:
@@ -83,12 +80,7 @@ class DeviceMemory(OfOneProcess, Closing):
 
     def _take(self, shape: Sequence[int], dtype: Any, offset: int = 0) -> np.ndarray:
         """Return a new array of the host's copy, which must have its bytes, from byte `offset` on."""
-        view = self._view
-        if offset or view.shape != shape or view.dtype != dtype:
-            view = np.ndarray(shape, dtype, self._mapped, offset)
-            if not offset:
-                self._view = view  # as the next call takes
-        return view.copy()
+        return np.ndarray(shape, dtype, self._mapped, offset).copy()
 
     def _fetch(self, shape: Sequence[int], dtype: Any, offset: int = 0) -> np.ndarray:
         """Read back the device's memory. Return a new array of it, from byte `offset` on."""
@@ -114,10 +106,6 @@ class Range:
     buffer: DeviceMemory
     offset: int
     size_in_bytes: int
-
-    @property
-    def gpu(self) -> Any:
-        return self.buffer.gpu
 
     @property
     def stamp(self) -> int | None:
