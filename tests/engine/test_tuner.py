@@ -220,6 +220,7 @@ class MadeUpRun:
         if self.schedule == self.fails and self.executions >= self.fails_at:
             raise vkdml.DriverError("lost")
         type(self).clock += self.seconds[self.schedule]
+        return self.seconds[self.schedule]
 
 
 @pytest.fixture
