@@ -154,6 +154,20 @@ def test_weights_are_what_onnxruntime_feeds():
         np.testing.assert_allclose(session.run(None, {"x": X})[0], expected, atol=1e-5)
 
 
+def test_a_dropout_that_the_options_make_drop():
+    """It is refused at each run."""
+    options = quiet(graph_optimization_level=onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)
+    value = onnxruntime.OrtValue.ortvalue_from_numpy(np.array(True))
+    options.add_initializer("training", value)
+    text = "g (float[T,B,3] x) => (float[T,D,B,4] z) { y = GRU <hidden_size=4> (x, W, R) s = Squeeze (y) d = Dropout (s, half, training)" \
+           " z = GRU <hidden_size=4> (d, R, R) }"
+    arrays = weights() | {"half": np.array(0.5, np.float32), "training": np.array(False)}
+    session = InferenceSession(model(text, arrays), options)
+    for _ in range(2):
+        with pytest.raises(vkdml.InvalidArgumentError, match="Dropout node: initializers: found others than the model has"):
+            session.run(None, {"x": X})
+
+
 def test_constants_of_types_that_the_device_does_not_have(expected):
     text = "g (float[T,B,3] x, string[N] q) => (float[T,D,B,4] z, string[M] s) { a = Tanh(x) y = GRU <hidden_size=4> (a, W, R, B) z = Neg(y) s = Concat <axis=0> (q, k) }"
     proto = model(text, weights())
@@ -476,7 +490,7 @@ def test_first_runs_together_wait_for_the_weights_that_are_fed(small, monkeypatc
     own, options, build, found = weights(), quiet(), runs.DeviceRun._build, []
     options.add_initializer("W", value := onnxruntime.OrtValue.ortvalue_from_numpy(own["W"] * 3))
     session = InferenceSession(small, options, BOTH)
-    monkeypatch.setattr(runs.DeviceRun, "_build", lambda self: (time.sleep(0.1), build(self)))
+    monkeypatch.setattr(runs.DeviceRun, "_build", lambda *given: (time.sleep(0.1), build(*given)))
     together([threading.Thread(target=lambda: found.append(session.run(None, {"x": X})[0])) for _ in range(4)])
     expected = alone(model(SMALL, own | {"W": value.numpy()})).run(None, {"x": X})[0]
     np.testing.assert_allclose(found, [expected] * 4, atol=1e-5)

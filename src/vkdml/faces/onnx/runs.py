@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from operator import mul
 from typing import Any, NamedTuple
@@ -50,16 +51,15 @@ class DeviceRun:
         self.constant_places = [place for place, name in enumerate(inputs) if name in graph.constants]
         self.fed_places = [place for place, name in enumerate(inputs) if name and name not in graph.constants]
         self.fed = [inputs[place] for place in self.fed_places]
-        self._graph, self._device, self._options = graph, device, options
+        self._device, self._options = device, options
         self._opened = open_device("InferenceSession", device)
         graph.arrays = {name: constant(array) for name, array in graph.arrays.items()}
-        self._build()
+        self._build(graph)
 
-    def _build(self) -> None:
-        """Make all that depends on the constants."""
-        graph, shapes = self._graph, {name for name in self.fed if self._graph.kinds[name] == _INT64}
-        arrays = self._constants = dict(graph.arrays)
-        self.parts: list[Part] = []
+    def _build(self, graph: Any) -> None:
+        """Make all that depends on the graph's constants."""
+        shapes, arrays = {name for name in self.fed if graph.kinds[name] == _INT64}, dict(graph.arrays)
+        parts: list[Part] = []
         for node in graph.nodes:
             if (node.domain, node.op_type) == QUANTIZED_LSTM:
                 arrays |= {name: constant(array) for name, array in lstm_weights(node, arrays).items()}
@@ -72,23 +72,25 @@ class DeviceRun:
             if part is None:  # it was not when the node was claimed
                 raise InvalidArgumentError(str(node), "initializers", "others than the model has", "some with the same meaning")
             shapes.update(part.outputs if isinstance(part, MovingNode) and part.is_shape else ())
-            self.parts.append(part)
-        self.recurrent = [part for part in self.parts if isinstance(part, RecurrentNode)]
-        used = {name for part in self.parts for name in part.inputs}
+            parts.append(part)
+        self._graph, self.parts = graph, parts
+        self.recurrent = [part for part in parts if isinstance(part, RecurrentNode)]
+        used = {name for part in parts for name in part.inputs}
         self._constants = {name: array for name, array in arrays.items() if name in used}
-        self._moved = {name for part in self.parts if not isinstance(part, RecurrentNode) for name in part.inputs}
+        self._moved = {name for part in parts if not isinstance(part, RecurrentNode) for name in part.inputs}
         self._calls: Recent[_Call | bool] = Recent(SHAPES_KEPT)  # False: there can be none
         self._contents: dict[Hashable, Contents] = {}  # by which nodes there are: copies depend on sizes
 
     def adopt(self, arrays: Sequence[np.ndarray]) -> None:
         """Take the constants as onnxruntime has them: SessionOptions.add_initializer may have others than the model."""
-        graph, given = self._graph, {self.inputs[place]: array for place, array in zip(self.constant_places, arrays)}
+        given = {self.inputs[place]: array for place, array in zip(self.constant_places, arrays)}
         with self.device.gpu.lock:  # first runs of several threads come together
+            graph = copy(self._graph)  # which stays where others are refused
             changed = {name: constant(array) for name, array in given.items() if not _is_same(graph.arrays.get(name), array)}
             if changed:
-                graph.arrays |= changed
-                graph.constants |= {name: array.shape for name, array in changed.items()}
-                self._build()
+                graph.arrays = graph.arrays | changed
+                graph.constants = graph.constants | {name: array.shape for name, array in changed.items()}
+                self._build(graph)
 
     @property
     def device(self) -> Device:
