@@ -196,9 +196,8 @@ def test_recent_drops_what_was_not_asked_for_the_longest():
     for key in ("a", "b", "a", "c"):
         recent.get(key, lambda: key)  # noqa: B023  (called at once)
     assert (len(recent._values), recent.get("a", lambda: "made again"), recent.get("b", lambda: "made again")) == (2, "a", "made again")
-    recent.drop("b")
-    recent.drop("no such key")
-    assert len(recent._values) == 1
+    recent.drop_where(lambda value: value == "made again")
+    assert recent.values() == ["a"]
 
 
 @pytest.mark.parametrize(("name", "change", "message"), [

@@ -223,14 +223,11 @@ class Recent(Generic[T]):
             self._values.pop(first, None)  # another thread may have dropped it
         return value
 
-    def drop(self, key: Hashable) -> None:
-        self._values.pop(key, None)
-        self._last = None
-
     def drop_where(self, is_useless: Callable[[T], bool]) -> None:
         for key, value in list(self._values.items()):
             if is_useless(value):
-                self.drop(key)
+                self._values.pop(key, None)
+                self._last = None
 
     def values(self) -> list[T]:
         return list(self._values.values())

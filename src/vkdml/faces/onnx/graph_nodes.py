@@ -38,10 +38,6 @@ class GraphNode:
     def __str__(self) -> str:
         return f"{self.op_type} node {self.name!r}" if self.name else f"{self.op_type} node"
 
-    @property
-    def is_recurrent(self) -> bool:
-        return self.op_type in RECURRENT and not self.domain
-
 
 def _plain(value: Any) -> Any:
     """The value with bytes decoded to text."""

@@ -50,7 +50,7 @@ class RecurrentNode:
     def __init__(self, node: GraphNode, session: Session, device: Device | int | str | None = None,
                  options: Options = Options(), constants: Mapping[str, np.ndarray] = {}, declared: Sequence[int] = ()) -> None:
         self.operator = str(node)
-        if not node.is_recurrent:
+        if node.domain or node.op_type not in _CELLS:
             raise InvalidArgumentError(self.operator, "op_type", f"{node.domain}:{node.op_type}", "one of " + ", ".join(_CELLS))
         self.node, self.cell = node, _CELLS[node.op_type]
         self._version = _version(node)

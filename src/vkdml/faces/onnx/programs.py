@@ -31,8 +31,8 @@ from .quantized import QUANTIZED_LSTM, has_constant_weights, lstm, lstm_shapes
 DTYPES: list[Any] = [name and np.dtype(name) for name in (
     None, "f4", "u1", "i1", "u2", "i2", "i4", "i8", None, "?", "f2", "f8", "u4", "u8", None, None, ml_dtypes.bfloat16)]
 
-RECURRENT_OPERATORS = {*RECURRENT, QUANTIZED_LSTM[1]}
-OPERATORS = {*RECURRENT_OPERATORS, *MOVES, *ATTRIBUTES}  # of which there may be nodes on the device
+RECURRENT_NODES = {*(("", name) for name in RECURRENT), QUANTIZED_LSTM}  # domains and operators
+OPERATORS = {*(name for _, name in RECURRENT_NODES), *MOVES, *ATTRIBUTES}  # of which there may be nodes on the device
 
 _DATA = (0, 5, 6)  # places of X, initial_h and initial_c among a recurrent node's inputs
 _FIRST = f"{{}} stands before {PROVIDER} in the session's providers and takes it"
@@ -72,10 +72,6 @@ class NodeGraph:
         return others
 
 
-def is_recurrent(node: GraphNode) -> bool:
-    return node.is_recurrent or (node.domain, node.op_type) == QUANTIZED_LSTM
-
-
 def staying(node: GraphNode, found: MovingNode | Linear | None) -> set[str]:
     """The inputs of a node on the device that another node there may make: not weights and lengths."""
     return set(found.inputs if found else [node.inputs[place] for place in _DATA if place < len(node.inputs)]) - {""}
@@ -84,10 +80,10 @@ def staying(node: GraphNode, found: MovingNode | Linear | None) -> set[str]:
 def groups(graph: NodeGraph, device: Device, options: Options) -> tuple[list[list[int]], dict[int, str]]:
     """The places of the nodes of each group, and of recurrent nodes that are in none, with the reason."""
     is_cpu = device.info.type == "cpu"
-    taken = {place: _FIRST.format(node.provider) for place, node in enumerate(graph.nodes) if node.provider}
-    reasons = {place: reason for place, node in enumerate(graph.nodes) if is_recurrent(node)
-               and (reason := _why_not(node, graph, device, options, is_cpu) or taken.get(place))}
-    recurrent = {place for place, node in enumerate(graph.nodes) if is_recurrent(node)} - reasons.keys()
+    found = {place: node for place, node in enumerate(graph.nodes) if (node.domain, node.op_type) in RECURRENT_NODES}
+    reasons = {place: reason for place, node in found.items() if (
+        reason := _why_not(node, graph, device, options, is_cpu) or (node.provider and _FIRST.format(node.provider)))}
+    recurrent = found.keys() - reasons.keys()
     if not recurrent:
         return [], reasons
     others = graph.between(recurrent, is_cpu)
@@ -101,14 +97,14 @@ def groups(graph: NodeGraph, device: Device, options: Options) -> tuple[list[lis
         stage_of.update({name: (stage, on_device) for name in node.outputs if name})
         if on_device:
             stages[stage].append(place)
-    found = (places[start:start + _MOST] for places in stages.values() for start in range(0, len(places), _MOST))
-    return [group for group in found if not recurrent.isdisjoint(group)], reasons
+    cut = (places[start:start + _MOST] for places in stages.values() for start in range(0, len(places), _MOST))
+    return [group for group in cut if not recurrent.isdisjoint(group)], reasons
 
 
 def _why_not(node: GraphNode, graph: NodeGraph, device: Device, options: Options, is_cpu: bool) -> str:
     """Why a recurrent node cannot run on the device, or should not; "" if it should."""
     constants: Mapping[str, Sequence[int]] = graph.constants
-    if not node.is_recurrent:
+    if node.domain:
         if is_cpu:
             return "onnxruntime is faster at it on a CPU"
         if not has_constant_weights(node, constants):

@@ -13,7 +13,7 @@ from ..sessions import open_device
 from .assignment import DEVICE, ONNXRUNTIME, AssignedNode
 from .exchange import PROVIDER, creation, extension, message, runs, under_way
 from .nodes import RecurrentNode
-from .programs import DTYPES, OPERATORS, RECURRENT_OPERATORS, NodeGraph, groups
+from .programs import DTYPES, OPERATORS, RECURRENT_NODES, NodeGraph, groups
 from .runs import DeviceRun
 
 _FOR_CALLBACKS = 5  # seconds
@@ -62,7 +62,7 @@ class Provider:
         """
         try:
             self._graph = name
-            recurrent = [place for place, (_, operator, *_) in enumerate(heads) if operator in RECURRENT_OPERATORS]
+            recurrent = [place for place, (_, name, domain, _) in enumerate(heads) if (domain, name) in RECURRENT_NODES]
             described = describe() if recurrent else None
             found, reasons = (groups(NodeGraph(*described), self.device, self.options) if described
                               else ([], dict.fromkeys(recurrent, "the model has names that are equal up to a NUL")))

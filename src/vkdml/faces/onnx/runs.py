@@ -27,6 +27,7 @@ from ...operators.problem import LENGTHS, Problem, RangeCheck, check_lengths
 from ...planning.options import Options
 from ..directml.device import Device
 from ..sessions import SHAPES_KEPT, Session, open_device
+from .graph_nodes import RECURRENT
 from .linear import Linear, linear, steps
 from .moves import MovingNode, move
 from .nodes import RecurrentNode, Values
@@ -64,7 +65,7 @@ class DeviceRun:
             if (node.domain, node.op_type) == QUANTIZED_LSTM:
                 arrays |= {name: constant(array) for name, array in lstm_weights(node, arrays).items()}
                 node = lstm(node)
-            if node.is_recurrent:
+            if node.op_type in RECURRENT and not node.domain:
                 part: Part | None = RecurrentNode(node, Session(), self._device, self._options, arrays,
                                                   graph.shapes[node.inputs[0]])
             else:
@@ -101,15 +102,13 @@ class DeviceRun:
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs, for what is fed. The nodes run one by one where they cannot be one execution, as with empty tensors."""
-        device = self.device
-        with device.gpu.lock:
-            key = device, *[array.shape for array in arrays]
-            call = self._calls.get(key, lambda: self._made(device, dict(zip(self.fed, arrays))))
+        with self.device.gpu.lock:
+            call = self._call(arrays)
             if isinstance(call, _Call):
                 try:
                     return call.run(arrays)
                 except DriverError:
-                    self._calls.drop(key)
+                    self._calls.drop_where(lambda kept: kept is call)
                     raise
         values: Values = {**self._constants, **dict(zip(self.fed, arrays))}
         for part in self.parts:
@@ -122,9 +121,8 @@ class DeviceRun:
         """
         examples = {name: array for part in self.recurrent for name, array in part.examples(t, b).items()}
         if examples.keys() >= set(self.fed):
-            device, fed = self.device, {name: examples[name] for name in self.fed}
-            with device.gpu.lock:
-                call = self._calls.get((device, *[array.shape for array in fed.values()]), lambda: self._made(device, fed))
+            with self.device.gpu.lock:
+                call = self._call([examples[name] for name in self.fed])
                 if isinstance(call, _Call):
                     call.execution.prepare(self._constants)
                     return
@@ -136,8 +134,13 @@ class DeviceRun:
         calls = list(self._calls.values())  # another thread may call meanwhile
         return part.session.problems() + [call.problems[part] for call in calls if isinstance(call, _Call)]
 
+    def _call(self, arrays: Sequence[np.ndarray]) -> _Call | bool:
+        """The call for arrays of these sizes. False where there can be none: node by node they are right, or refused by one."""
+        device = self.device
+        key = device, *[array.shape for array in arrays]
+        return self._calls.get(key, lambda: self._made(device, dict(zip(self.fed, arrays))))
+
     def _made(self, device: Device, fed: Mapping[str, np.ndarray]) -> _Call | bool:
-        """A call for arrays of these sizes. False where there can be none: node by node they are right, or refused by one."""
         self._calls.drop_where(lambda call: isinstance(call, _Call) and call.execution.gpu.driver.lost is not None)
         trace = _Trace(self._constants, fed, self._moved)
         try:
