@@ -19,8 +19,7 @@ def poisoned(monkeypatch):
         commands = prepared(execution, *arguments)
         buffers = [entry.value for key, entry in execution.gpu.store._entries.items() if key[0] == "scratch"]
         for buffer in buffers:
-            buffer.write(np.full(buffer.size_in_bytes, 0xFF, np.uint8))
-            buffer._send()
+            buffer.upload(np.full(buffer.size_in_bytes, 0xFF, np.uint8))
         filled[0] += len(buffers)
         return commands
 

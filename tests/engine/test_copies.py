@@ -100,7 +100,7 @@ def test_what_is_read_back_beside_what_is_uploaded_costs_nothing(device, monkeyp
     heap.recorder.record_upload(x)
     heap.adds(0, 1, 2)
     heap.recorder.record_readback(y)
-    monkeypatch.setattr(Buffer, "download", None)
+    monkeypatch.setattr(Buffer, "_fetch", None)
     for value in range(3):
         x.write(np.full(4, value, np.float32))
         heap.recorder.execute()

@@ -12,6 +12,7 @@ import vkdml
 import vkdml.torch as vt
 from tests.faces.torch.support import SEQUENCES, TOLERANCES, B, H, I, T, check, states
 from vkdml.engine.commands import Commands
+from vkdml.engine.vulkan.memory import DeviceMemory
 
 pytestmark = pytest.mark.device
 
@@ -70,8 +71,8 @@ def test_layers_chain_on_the_device(monkeypatch):
     execute = Commands.execute
     monkeypatch.setattr(Commands, "execute", lambda self: (calls.append(self), execute(self)))
     written = []
-    put = vkdml.Buffer._put
-    monkeypatch.setattr(vkdml.Buffer, "_put", lambda self, *given: (written.append(given[0].shape), put(self, *given)))
+    put = DeviceMemory._put
+    monkeypatch.setattr(DeviceMemory, "_put", lambda self, *given: (written.append(given[0].shape), put(self, *given)))
     twin(x)
     assert (len(calls), written) == (1, [(T * B * I,)])
 
