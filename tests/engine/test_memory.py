@@ -38,8 +38,10 @@ def budget(device):
 def room(device, budget, size):
     """For so many bytes more."""
     limit, device.memory_limit = device.memory_limit, budget.used + size
-    yield
-    device.memory_limit = limit
+    try:
+        yield
+    finally:
+        device.memory_limit = limit
 
 
 # The budget

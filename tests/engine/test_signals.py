@@ -162,6 +162,7 @@ class Uses:
     def __init__(self, device):
         rng = np.random.default_rng(0)
         self.device, self.kept = device, {}
+        self.before = {name: getattr(device, name) for name in ("cache_limit", "memory_limit")}
         self.x, self.wide, *weights = (rng.standard_normal(sizes, np.float32) / 2 for sizes in (
             (4, 2, 6), (3, 5, 6), (1, 20, 6), (1, 20, 5), (1, 9, 6), (1, 9, 3)))
         self.lstm, self.gru, self.weights = vkdml.LSTM(*weights[:2]), vkdml.GRU(*weights[2:]), weights[2:]
@@ -206,12 +207,10 @@ class Uses:
         np.testing.assert_array_equal(self.device.upload(self.x).download(self.x.shape), self.x)
 
     def limits(self):
-        for name in ("cache_limit", "memory_limit"):
-            limit = getattr(self.device, name)
-            try:
-                setattr(self.device, name, 0)
-            finally:
-                setattr(self.device, name, limit)
+        """Where a handler raises in between, the next use sets them back. Half of the memory has room for what handlers call."""
+        self.device.cache_limit, self.device.memory_limit = 0, self.before["memory_limit"] // 2
+        for name, limit in self.before.items():
+            setattr(self.device, name, limit)
 
     def leaving(self):
         with vkdml.Device():
