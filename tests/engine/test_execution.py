@@ -5,7 +5,8 @@ import pytest
 
 import vkdml
 from vkdml.engine import weights
-from vkdml.engine.execution import Execution, Node
+from vkdml.engine.compiled import Share
+from vkdml.engine.execution import HOST, Execution, Node
 from vkdml.engine.vulkan import gpu as low_level
 from vkdml.engine.vulkan.memory import DeviceMemory
 from vkdml.engine.vulkan.store import Recent
@@ -60,6 +61,19 @@ def test_weights_that_a_node_computes_are_packed_each_time(device, values):
         values["w"] = values["w0"] * np.float32(scale)
         expected = reference.rnn(values["x"], np.maximum(values["w"], 0), values["r0"])[0]
         np.testing.assert_allclose(run(chain, values), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("ways", [{"w0": HOST, "r0": HOST}, {"w0": HOST}, {"r0": HOST}])
+def test_weights_that_each_run_passes_are_packed_each_time(device, values, ways, packings):
+    """Once any of a node's weights is passed so. They are neither copied nor compared, and no run may leave them out."""
+    single = Execution(device.gpu, Share(0.5), [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"], ways=ways)
+    for scale in (1, -1, -1, 0.5):
+        values["w0"] *= np.float32(scale)
+        values["r0"] *= np.float32(scale)
+        np.testing.assert_allclose(run(single, values), reference.rnn(values["x"], values["w0"], values["r0"])[0], atol=1e-5)
+    with pytest.raises(vkdml.InvalidArgumentError, match="w0: found no array; expected 60 bytes"):
+        run(single, {name: array for name, array in values.items() if name != "w0"})
+    assert (single.weight_names, packings) == (set(), [])
 
 
 def test_constants_are_not_compared(device, values, monkeypatch):

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from .weights import Contents, PackState, Snapshot, Weights, digest, is_current
 
 _LEAST_BYTES = 256
 _MOST_DIRECT_BYTES = 2**16  # of an input that the host writes to the device's memory; larger ones are copied
+
+Way = Literal["host"] | np.ndarray  # how an input gets to the device: from the host at each run, or as this constant
+HOST: Way = "host"
 
 _log = logging.getLogger(__name__)
 
@@ -83,30 +86,32 @@ class Execution:
     """Nodes, in the order in which they run, compiled for a device.
 
     A name that is no node's output is an input. A node's weights are packed when they change, or at each run if a node computes
-    one of them. All executions on the device share pipelines, packed weights and buffers.
+    one of them or `ways` names one. All executions on the device share pipelines, packed weights and buffers.
 
     share: decides which runs are checked. contents: the weights last seen; executions that differ in T and B only share it.
-    constants: arrays of inputs that never change, by name; other names are ignored.
+    ways: how inputs get to the device, by name. Constants that are weights are packed; names that are no inputs are ignored.
 
     inputs: the names that each run must pass. weight_names: the names that a run may leave out if they have not changed.
     """
 
     def __init__(self, gpu: Gpu, share: Share, nodes: Sequence[Node], outputs: Iterable[str], options: Options = Options(),
-                 contents: Contents | None = None, constants: Mapping[str, np.ndarray] = {}) -> None:
+                 contents: Contents | None = None, ways: Mapping[str, Way] = {}) -> None:
         self.gpu, self._share, self._is_verified = gpu, share, bool(share.share)
         self._nodes = [(gpu.lock.work(Compiled, gpu, problem, options, self._is_verified), names) for problem, names in nodes]
         self._name = nodes[0].problem.operator  # for errors
         self._contents = contents or Contents()
         self._lease = Lease(gpu.store, self._let_go)
         computed = {names[field] for problem, names in nodes for field in problem.outputs if field in names}
+        arrays = {name: way for name, way in ways.items() if isinstance(way, np.ndarray)}
+        passed = computed | ways.keys() - arrays.keys()
         weights = {index: {field: names[field] for field in compiled.weight_fields}
                    for index, (compiled, names) in enumerate(self._nodes)}
-        self._given = {index: fields for index, fields in weights.items() if fields and computed.isdisjoint(fields.values())}
+        self._given = {index: fields for index, fields in weights.items() if fields and passed.isdisjoint(fields.values())}
         self.weight_names = {name for fields in self._given.values() for name in fields.values()}
         self._needed = self._needed_bytes(nodes)
         self._sizes = self._buffer_sizes()
         self._constants = {name: (("constant", digest({"": array})), array)
-                           for name, array in constants.items() if name in self._sizes}
+                           for name, array in arrays.items() if name in self._sizes}
         self.inputs = sorted(self._sizes.keys() - computed - self._constants.keys())
         self._read = list(outputs)  # the host reads them after each run
         self._on_host = self._sizes.keys() if self._is_verified else {*self.inputs, *self._read}

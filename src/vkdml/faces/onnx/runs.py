@@ -332,7 +332,7 @@ class _Call:
         self._lengths = [(node.operator, node.fields[LENGTHS], problem.steps)
                          for node, problem in self.problems.items() if problem.has(LENGTHS)]
         self._is_in_pairs = any(problem.element.pairs for problem in self.problems.values())
-        self.execution = Execution(device.gpu, device.share, trace.nodes, self._results, options, contents, constants=constants)
+        self.execution = Execution(device.gpu, device.share, trace.nodes, self._results, options, contents, constants)
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs, in order."""
