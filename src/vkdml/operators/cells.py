@@ -18,12 +18,14 @@ class Loop:
     phases: passes over all units in a step. The second pass needs the results of the first for all units, not only its own.
     slots: vectors of H floats that each row of the batch keeps on the device. With one phase: h of the even steps, h of the
         odd steps, and the LSTM's c. With two: h, r * h and z.
+    products: sums of products with R that each unit has.
     split_bias: bit mask of the gates whose recurrent bias is not added to the input bias, because the reset gate
         multiplies it.
     """
 
     phases: int
     slots: int
+    products: int
     split_bias: int = 0
 
 
@@ -108,7 +110,7 @@ GRU = Cell(
     outputs=_OUTPUTS,
     arguments=_ARGUMENTS,
     default_activations=("Sigmoid", "Tanh"),
-    loops=(Loop(phases=2, slots=3), Loop(phases=1, slots=2, split_bias=0b100)),
+    loops=(Loop(phases=2, slots=3, products=3), Loop(phases=1, slots=2, products=3, split_bias=0b100)),
     flags={"LinearBeforeReset": "linear_before_reset"},
 )
 
@@ -120,7 +122,7 @@ LSTM = Cell(
     outputs=_OUTPUTS | {"OutputCellSingleTensor": _STATE},
     arguments=_ARGUMENTS | {"CellMemInitTensor": "initial_c", "PeepholeTensor": "P", "OutputCellSingleTensor": "Y_c"},
     default_activations=("Sigmoid", "Tanh", "Tanh"),
-    loops=(Loop(phases=1, slots=3),),
+    loops=(Loop(phases=1, slots=3, products=4),),
     flags={"CoupleInputForget": "input_forget"},
     peepholes=3,
 )
@@ -133,7 +135,7 @@ RNN = Cell(
     outputs=_OUTPUTS,
     arguments=_ARGUMENTS,
     default_activations=("Tanh",),
-    loops=(Loop(phases=1, slots=2),),
+    loops=(Loop(phases=1, slots=2, products=1),),
 )
 
 BY_DESC = {cell.desc: cell for cell in (GRU, LSTM, RNN)}

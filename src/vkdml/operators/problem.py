@@ -5,19 +5,19 @@ A problem does not depend on a device. Planning refuses sizes that a device cann
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..errors import InvalidArgumentError, shown
-from . import activations, cells
+from . import activations, cells, checks
 from .activations import MAX_FLOAT32, ParametrizedActivation, check_clip
 from .cells import Cell, Loop
 from .checks import CheckedOperator, Tensor, check_output_strides, check_tensors, expect_sizes, is_one_of, unwrap_operator
 from .element_types import ElementType
-from .header.descs import DML_RECURRENT_NETWORK_DIRECTION
+from .header.descs import DML_RECURRENT_NETWORK_DIRECTION, DML_TENSOR_DATA_TYPE
 
 LENGTHS = "SequenceLengthsTensor"
 WEIGHTS = ("WeightTensor", "RecurrenceTensor", "BiasTensor", "PeepholeTensor")
@@ -103,23 +103,35 @@ def from_desc(desc: Any, clip: float | None = None, element: ElementType | None 
         raise InvalidArgumentError(name, " and ".join(cell.outputs), "None", "at least one output")
     if _check_bool(name, "UseClipThreshold", getattr(desc, "UseClipThreshold", False)):
         clip = check_clip(name, "ClipThreshold", desc.ClipThreshold)
+    return _problem(name, cell, element, tensors, sizes, reverse, _check_activations(name, cell, desc, len(reverse), element),
+                    {flag: _check_bool(name, flag, getattr(desc, flag)) for flag in cell.flags},
+                    None if clip is None else check_clip(name, "clip", clip))
+
+
+def problem_of(cell: Cell, element: ElementType, sizes: Mapping[str, int], fields: Collection[str],
+               activations: Sequence[ParametrizedActivation], flags: Mapping[str, bool], reverse: tuple[bool, ...] = (False,),
+               strides: Mapping[str, Sequence[int]] = {}) -> Problem:
+    """Make a problem of the package's own, without a descriptor.
+
+    sizes: the values of T, B, I, H and D. fields: the tensors. activations: of one direction; all directions have them.
+    strides: by field, of tensors that are not packed.
+    """
+    tensors: dict[str, Tensor | None] = dict.fromkeys(cell.tensors)
+    for field in fields:
+        shape = tuple(checks.evaluate(formula, sizes) for formula in cell.tensors[field])
+        data_type, itemsize = (DML_TENSOR_DATA_TYPE.UINT32, 4) if field == LENGTHS else (element.data_type, element.itemsize)
+        steps = tuple(strides.get(field, checks.packed_strides(shape)))
+        tensors[field] = checks.least_tensor(data_type, shape, steps, itemsize)
+    return _problem(cell.name, cell, element, tensors, sizes, reverse, tuple(activations) * len(reverse), flags, None)
+
+
+def _problem(name: str, cell: Cell, element: ElementType, tensors: Mapping[str, Tensor | None], sizes: Mapping[str, int],
+             reverse: tuple[bool, ...], activations: tuple[ParametrizedActivation, ...], flags: Mapping[str, bool],
+             clip: float | None) -> Problem:
     return Problem(
-        operator=name,
-        element=element,
-        tensors=tensors,
-        inputs=tuple(cell.inputs),
-        outputs=tuple(cell.outputs),
-        weights=WEIGHTS,
-        cell=cell,
-        steps=sizes["T"],
-        batch=sizes["B"],
-        input_size=sizes["I"],
-        hidden=sizes["H"],
-        reverse=reverse,
-        activations=_check_activations(name, cell, desc, len(reverse), element),
-        flags={flag: _check_bool(name, flag, getattr(desc, flag)) for flag in cell.flags},
-        clip=None if clip is None else check_clip(name, "clip", clip),
-    )
+        operator=name, element=element, tensors=tensors, inputs=tuple(cell.inputs), outputs=tuple(cell.outputs),
+        weights=WEIGHTS, cell=cell, steps=sizes["T"], batch=sizes["B"], input_size=sizes["I"], hidden=sizes["H"],
+        reverse=reverse, activations=activations, flags=flags, clip=clip)
 
 
 def check_lengths(operator: str, lengths: np.ndarray, steps: int) -> None:

@@ -21,16 +21,16 @@ def pack(target: Target, tiling: Tiling) -> tuple[Dispatch, ...]:
     problem = tiling.problem
     peepholes = problem.cell.peepholes if problem.has("PeepholeTensor") else 0
     return (_pack(target, tiling, "WeightTensor", PACKED_INPUT, tiling.input,
-                  {"columns": problem.input_size, "is_recurrent": 0, "peepholes": 0}),
+                  {"columns": problem.input_size, "gates": len(problem.cell.gates), "is_recurrent": 0, "peepholes": 0}),
             _pack(target, tiling, "RecurrenceTensor", PACKED_HIDDEN, tiling.loop.hidden,
-                  {"columns": problem.hidden, "is_recurrent": 1, "peepholes": peepholes}))
+                  {"columns": problem.hidden, "gates": problem.loop.products, "is_recurrent": 1, "peepholes": peepholes}))
 
 
 def _pack(target: Target, tiling: Tiling, field: str, packed: str, packing: Packing, sizes: dict[str, int]) -> Dispatch:
     problem, info = tiling.problem, target.info
     loads = tiling.internal[packed] // problem.element.real4_bytes
     push = sizes | {
-        "directions": problem.directions, "gates": len(problem.cell.gates), "hidden": problem.hidden,
+        "directions": problem.directions, "hidden": problem.hidden,
         "units": tiling.loop.units, "column_loads": packing.loads, "together": packing.together,
         "has_bias": int(problem.has("BiasTensor")), "split_bias": problem.loop.split_bias,
         **_strides(problem, field, "weight", (1, 2, 3), ("d", "row", "column")),
@@ -84,7 +84,8 @@ def projected(tiling: Tiling, sizes: dict[str, int]) -> Callable[[int, int], Dis
     assert projection
     constants = {
         **_problem_constants(tiling), **_kernel_constants(projection, projection.input), **_input_constants(tiling),
-        "PART_UNITS": projection.group_units, "COUNTED": int(projection.skips_padding), **projection.constants,
+        "GATES": len(tiling.problem.cell.gates), "PART_UNITS": projection.group_units,
+        "COUNTED": int(projection.skips_padding), **projection.constants,
     }
     buffers = {"InputWeights": PACKED_INPUT, "Gates": GATES, **given(tiling.problem, "InputTensor", "SequenceLengthsTensor")}
     return lambda first, last: Dispatch(
@@ -117,7 +118,8 @@ def loop_constants(tiling: Tiling) -> dict[str, int]:
     return {
         **_problem_constants(tiling), **_kernel_constants(loop, loop.hidden),
         **(_UNUSED_INPUT if tiling.projection else _input_constants(tiling)),
-        "FUSED": int(tiling.projection is None), "PARTS": loop.parts, "PART_UNITS": loop.part_units,
+        "GATES": tiling.problem.loop.products, "FUSED": int(tiling.projection is None), "PARTS": loop.parts,
+        "PART_UNITS": loop.part_units,
         "SHARED_STATE": int(loop.shared_state), **loop.constants,
     }
 
@@ -153,7 +155,7 @@ def _input_constants(tiling: Tiling) -> dict[str, int]:
 def _problem_constants(tiling: Tiling) -> dict[str, int]:
     problem = tiling.problem
     return {
-        "HIDDEN": problem.hidden, "DIRECTIONS": problem.directions, "GATES": len(problem.cell.gates),
+        "HIDDEN": problem.hidden, "DIRECTIONS": problem.directions,
         "ELEMENT": problem.element.shader_id, "HIDDEN_LOADS": tiling.loop.hidden.loads,
         "REVERSE": sum(reverse << direction for direction, reverse in enumerate(problem.reverse)),
         "SLOTS": problem.loop.slots, "PHASES": problem.loop.phases,

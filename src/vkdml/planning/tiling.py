@@ -245,7 +245,7 @@ def loops_of_phases(loop: LoopTiling, phases: Sequence[int]) -> int:
 
 def gates_of_phases(problem: Problem) -> list[int]:
     """List how many gates each phase multiplies: of two phases, the second has the last gate."""
-    gates = len(problem.cell.gates)
+    gates = problem.loop.products
     return [gates] if problem.loop.phases == 1 else [gates - 1, 1]
 
 
@@ -272,7 +272,7 @@ class Tiling(ABC):
         has_peephole = self.problem.has("PeepholeTensor")
         sizes = {
             PACKED_INPUT: units * (self.input.loads * gates + 1) * real4,
-            PACKED_HIDDEN: units * (self.loop.hidden.loads * gates + 1 + has_peephole) * real4,
+            PACKED_HIDDEN: units * (self.loop.hidden.loads * self.problem.loop.products + 1 + has_peephole) * real4,
             **self.loop.buffers,
         }
         if self.projection:

@@ -7,22 +7,21 @@ persistent kernels of each cell are tested before their first use.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ...errors import InvalidArgumentError
-from ...operators.activations import BY_ONNX_NAME
-from ...operators.arguments import flat, tensor_descs
+from ...operators.activations import BY_ONNX_NAME, ParametrizedActivation
+from ...operators.arguments import flat
 from ...operators.cells import Cell
 from ...operators.copy_problem import INDICES, GatherProblem
 from ...operators.correctness import differences, encoded
 from ...operators.element_types import FLOAT32, ElementType
-from ...operators.header.descs import DML_RECURRENT_NETWORK_DIRECTION
 from ...operators.plain_problem import MovedProblem, PlainProblem
-from ...operators.problem import LENGTHS, Problem, from_desc
+from ...operators.problem import LENGTHS, Problem, problem_of
 from ...planning.device_info import DeviceInfo
 from ...planning.options import PERSISTENT, SEQUENCE, Options
 from ...planning.plan import Measured, Plan, as_measured, best, described, plan_of, tilings
@@ -93,8 +92,6 @@ _MOST_RANDOM = 2**20 - 3  # random numbers of a tensor; more repeat them
 
 # The grid-sync test. All its problems have one H, the first for which the device has room, so that they share kernels
 _HIDDEN, _INPUTS = (256, 128, 64), 16
-_FIELDS = ("InputTensor", "WeightTensor", "RecurrenceTensor", "OutputSequenceTensor", "OutputSingleTensor",
-           "OutputCellSingleTensor")
 
 
 @dataclass(frozen=True)
@@ -224,16 +221,14 @@ def _persistent(info: DeviceInfo, problem: Problem, sync: GridSync, measured: Me
 def _problem(cell: Cell, sizes: Sizes, hidden: int) -> Problem:
     """Return a problem. A GRU's workgroups wait twice a step, as its reset gate is applied before the product."""
     letters = {"T": sizes.steps, "B": sizes.batch, "I": _INPUTS, "H": hidden, "D": 1}
-    return forward_problem(cell, FLOAT32, letters, [field for field in _FIELDS if field in cell.tensors],
-                           dict.fromkeys(cell.flags, False))
+    return forward_problem(cell, FLOAT32, letters, [*cell.required, *cell.outputs], dict.fromkeys(cell.flags, False))
 
 
-def forward_problem(cell: Cell, element: ElementType, letters: Mapping[str, int], fields: Iterable[str],
+def forward_problem(cell: Cell, element: ElementType, letters: Mapping[str, int], fields: Collection[str],
                     flags: Mapping[str, bool]) -> Problem:
     """Return a problem of these sizes with the cell's default activations. fields: its tensors."""
-    activations = tuple(BY_ONNX_NAME[name.lower()].desc() for name in cell.default_activations)
-    return from_desc(cell.desc(**tensor_descs(cell, element, letters, fields), **flags, ActivationDescs=activations,
-                               Direction=DML_RECURRENT_NETWORK_DIRECTION.FORWARD), element=element)
+    activations = [ParametrizedActivation(BY_ONNX_NAME[name.lower()]) for name in cell.default_activations]
+    return problem_of(cell, element, letters, fields, activations, flags)
 
 
 def random_memory(problem: Problem | PlainProblem) -> dict[str, np.ndarray]:

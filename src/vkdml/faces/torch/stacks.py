@@ -15,11 +15,10 @@ from ...engine.execution import Execution, Node
 from ...engine.weights import Contents, Snapshot, digest
 from ...errors import TorchArgumentError
 from ...operators import cells, element_types
-from ...operators.arguments import tensor_descs
+from ...operators.activations import BY_TYPE, ParametrizedActivation
 from ...operators.cells import Cell
-from ...operators.header import descs
-from ...operators.header.descs import DML_RECURRENT_NETWORK_DIRECTION
-from ...operators.problem import RangeCheck, from_desc
+from ...operators.header.descs import DML_OPERATOR_TYPE
+from ...operators.problem import RangeCheck, problem_of
 from ..directml.device import Device
 
 CPU = torch.device("cpu")
@@ -31,16 +30,16 @@ class Kind(NamedTuple):
 
     cell: Cell
     gates: tuple[int, ...]
-    activations: tuple[Any, ...]
-    attributes: Mapping[str, Any] = {}
+    activations: tuple[ParametrizedActivation, ...]
+    flags: Mapping[str, bool] = {}
 
 
-_SIGMOID, _TANH, _RELU, _IDENTITY = (getattr(descs, f"DML_ACTIVATION_{name}_OPERATOR_DESC")()
+_SIGMOID, _TANH, _RELU, _IDENTITY = (ParametrizedActivation(BY_TYPE[DML_OPERATOR_TYPE[f"ACTIVATION_{name}"]])
                                      for name in ("SIGMOID", "TANH", "RELU", "IDENTITY"))
 
 KINDS = {  # keys: PyTorch's names of modes
     "GRU": Kind(cells.GRU, (1, 0, 2), (_SIGMOID, _TANH), {"LinearBeforeReset": True}),  # gates r z n -> z r h
-    "LSTM": Kind(cells.LSTM, (0, 3, 1, 2), (_SIGMOID, _TANH, _TANH)),  # gates i f g o -> i o f c
+    "LSTM": Kind(cells.LSTM, (0, 3, 1, 2), (_SIGMOID, _TANH, _TANH), {"CoupleInputForget": False}),  # gates i f g o -> i o f c
     "RNN_TANH": Kind(cells.RNN, (0,), (_TANH,)),
     "RNN_RELU": Kind(cells.RNN, (0,), (_RELU,)),
 }
@@ -224,11 +223,8 @@ class Stack:
 
     def _step(self, kind: Kind, sizes: Mapping[str, int], fields: Sequence[str], strides: Mapping[str, Sequence[int]],
               names: Mapping[str, str]) -> Node:
-        tensors = tensor_descs(kind.cell, self._element, sizes, fields, strides)
-        directions = (DML_RECURRENT_NETWORK_DIRECTION.FORWARD, DML_RECURRENT_NETWORK_DIRECTION.BIDIRECTIONAL)
-        desc = kind.cell.desc(**tensors, **kind.attributes, ActivationDescs=kind.activations * sizes["D"],
-                              Direction=directions[sizes["D"] - 1])
-        return Node(from_desc(desc, None, self._element), names)
+        reverse = (False, True)[:sizes["D"]]
+        return Node(problem_of(kind.cell, self._element, sizes, fields, kind.activations, kind.flags, reverse, strides), names)
 
     def run(self, parameters: ModuleParameters, x: np.ndarray, states: Sequence[np.ndarray], lengths: np.ndarray | None
             ) -> list[np.ndarray]:

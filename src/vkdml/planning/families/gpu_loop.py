@@ -85,11 +85,11 @@ class GpuLoop(LoopTiling):
     @property
     def weight_registers(self) -> int:
         """How many registers an invocation has for the weights that stay."""
-        return self.register_loads * len(self.problem.cell.gates) * 4
+        return self.register_loads * self.problem.loop.products * 4
 
     @property
     def sum_registers(self) -> int:
-        return self.rows * len(self.problem.cell.gates)
+        return self.rows * self.problem.loop.products
 
     @property
     def tile_bytes(self) -> int:
@@ -103,7 +103,7 @@ class GpuLoop(LoopTiling):
     @property
     def shared_bytes(self) -> int:
         """Bytes of a workgroup's shared memory."""
-        gates = len(self.problem.cell.gates)
+        gates = self.problem.loop.products
         sums = self.rows * self.workgroup * (16 if gates > 1 else 4)
         weights = self.shared_loads * gates * self.workgroup * 16
         lengths = 4 * self.rows if self.schedule == SEQUENCE else 0
@@ -166,14 +166,14 @@ def registers(loop: GpuLoop, rates: GpuRates) -> int:
     With several rows, so have the addresses of such blocks, half a load of 16-bit weights as float32 and, with some compilers,
     two loads from shared memory and what stays during a wait: the input's part, and 3 if rows have lengths.
     """
-    gates, several = len(loop.problem.cell.gates), loop.rows > 1
+    gates, several = loop.problem.loop.products, loop.rows > 1
     of_load = 4 * gates
     blocks = loop.streamed_loads // loop.stream_loads
     streamed = (2 if blocks > 1 else 0 if rates.sinks_loads and not several else blocks) * loop.stream_loads * of_load
     of_shared = of_load * (2 if rates.sinks_loads and several else 1) if loop.shared_loads else 0
     places = 2 if several and blocks > 1 else 0
     unpacked = 2 * gates if several and loop.problem.element.vecs_per_load > 1 else 0
-    waiting = gates + 3 * loop.problem.has("SequenceLengthsTensor")
+    waiting = len(loop.problem.cell.gates) + 3 * loop.problem.has("SequenceLengthsTensor")
     of_input = waiting if rates.sinks_loads and several and loop.schedule == PERSISTENT else 0
     weights = loop.weight_registers + streamed + of_shared + places + unpacked + of_input
     return rates.other_registers + weights + loop.sum_registers + rates.row_registers * (loop.rows - 1)
@@ -257,7 +257,7 @@ def _loop(target: Target, schedule: str, rows: int, workgroup: int, parts: int) 
         schedule=schedule, parts=parts, hidden=Packing(problem.element, loads, TOGETHER), shared_state=True,
         column_groups=groups, spins=profile.spins if waits else 0,
         counted_together=waits and profile.most_iterations < MOST_ITERATIONS, coherent_polls=waits and profile.coherent_polls)
-    if bare.shared_bytes > room and schedule != SEQUENCE and len(problem.cell.gates) > 1:
+    if bare.shared_bytes > room and schedule != SEQUENCE and problem.loop.products > 1:
         bare = replace(bare, in_place=True)
     if bare.shared_bytes > room:
         bare = replace(bare, shared_state=False, in_place=False)
@@ -288,7 +288,7 @@ def _with_weights(target: Target, bare: GpuLoop, of_unit: int) -> GpuLoop:
     is_bound = of_unit == 1 or most == rates.invocation_registers  # the compiler cannot take more
     margin = 1 if is_bound else _REGISTERS_MARGIN
     most_loads = bare.group_loads if bare.turns == 1 else 0  # with several turns, the weights of all units have no room
-    enough = ceil_div(_UNDER_WAY, len(target.problem.cell.gates))
+    enough = ceil_div(_UNDER_WAY, target.problem.loop.products)
     room = min(_shared_room(target), rates.unit_shared_bytes // of_unit) - bare.shared_bytes
     for register_loads in range(most_loads, -1, -1) if forced is None else [min(forced, most_loads)]:
         left = most_loads - register_loads
@@ -303,7 +303,7 @@ def _with_weights(target: Target, bare: GpuLoop, of_unit: int) -> GpuLoop:
 
 def _shared_loads(target: Target, bare: GpuLoop, left: int, room: int) -> int:
     """Choose how many of the loads left for a gate stay in shared memory. room: the bytes of it that a unit has free."""
-    forced, of_load = target.options.shared_loads, 16 * len(target.problem.cell.gates) * bare.workgroup
+    forced, of_load = target.options.shared_loads, 16 * target.problem.loop.products * bare.workgroup
     if forced is not None:
         return min(left, forced, (_shared_room(target) - bare.shared_bytes) // of_load)
     return min(left, max(0, room) // of_load) if bare.schedule == PERSISTENT else 0

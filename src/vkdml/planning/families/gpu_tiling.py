@@ -128,7 +128,7 @@ def _instructions(loop: GpuLoop, rates: GpuRates) -> float:
 def _shared(loop: GpuLoop, rates: GpuRates) -> float:
     """Estimate the seconds for the bytes from shared memory."""
     vectors = loop.group_loads * loop.problem.element.vecs_per_load * loop.rows
-    size = loop.workgroup * 16 * (vectors + loop.shared_loads * len(loop.problem.cell.gates))
+    size = loop.workgroup * 16 * (vectors + loop.shared_loads * loop.problem.loop.products)
     return ceil_div(loop.workgroups, rates.units) * size / (rates.shared_rate * rates.clock)
 
 
@@ -163,7 +163,7 @@ def _kept(loop: GpuLoop, rates: GpuRates) -> float:
 
 def _weights(loop: GpuLoop, loads: int) -> int:
     """Count the bytes of so many loads of each gate in all invocations that share a tile."""
-    return loop.problem.directions * loop.parts * loop.turns * loop.workgroup * loads * len(loop.problem.cell.gates) * 16
+    return loop.problem.directions * loop.parts * loop.turns * loop.workgroup * loads * loop.problem.loop.products * 16
 
 
 def _multiply_adds(loop: GpuLoop) -> int:
