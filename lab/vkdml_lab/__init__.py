@@ -1,8 +1,8 @@
-"""The laboratory of vkdml: what tests it on devices and drivers, measures it and reports. lab/README.md lists the parts."""
+"""The laboratory: tests and measurements of vkdml on devices and drivers, with reports. lab/README.md lists its parts."""
 
 from pathlib import Path
 
 _PARENT = Path(__file__).resolve().parents[1]
 
-# The checkout; of an installed wheel the folder of packages
+# The root of the checkout; for an installed wheel, site-packages
 ROOT = _PARENT.parent if (_PARENT / "pyproject.toml").exists() else _PARENT

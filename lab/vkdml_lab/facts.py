@@ -1,4 +1,4 @@
-"""What a driver says of its device beside DeviceInfo, for reports: it decides nothing here."""
+"""Facts for reports that a driver tells about its device beyond DeviceInfo. Nothing is decided by them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class CooperativeMatrixFeatures(structures.Chained):
 
 
 class CooperativeMatrixProperties(Structure):
-    """A shape and types that a device multiplies."""
+    """One matrix size, with its element types, that the device's cooperative matrices multiply."""
 
     TYPE = 1000506001
     _fields_ = [("sType", c_uint32), ("pNext", c_void_p), *[(name, c_uint32) for name in (
@@ -59,7 +59,7 @@ _FEATURES: tuple[type[structures.Chained], ...] = (
 
 
 def loader() -> dict[str, Any]:
-    """The version of the Vulkan loader, and by their names those of the layers that it finds: of Vulkan, and (of their own)."""
+    """Return the version of the Vulkan loader, and for each layer that it finds "Vulkan's version (the layer's own)"."""
     vk, packed = system.load_vulkan(), c_uint32()
     vk.vkEnumerateInstanceVersion(byref(packed))
     layers = {layer.layerName.decode(): f"{queries.dotted(layer.specVersion)} ({layer.implementationVersion})"
@@ -68,9 +68,8 @@ def loader() -> dict[str, Any]:
 
 
 def memory_types(info: DeviceInfo) -> list[dict[str, Any]]:
-    """A device's types of memory: flags, the heap and its bytes. taken: for which buffers, "host" (what the host reads and
-    writes: host tensors, and the copies of device tensors), "device" (what only kernels use), "direct" (small inputs
-    of a discrete GPU) or several.
+    """Return one row for each memory type of the device. "taken" lists the buffers that vkdml keeps in it: "host" (read and
+    written by the host), "device" (used only by kernels) and "direct" (small inputs of a discrete GPU).
     """
     with queries.physical_devices() as (vk, _, handles):
         memory, flags = queries.memory_of(vk, handles[info.index])
@@ -82,7 +81,7 @@ def memory_types(info: DeviceInfo) -> list[dict[str, Any]]:
 
 
 def queue_families(info: DeviceInfo) -> list[dict[str, Any]]:
-    """A device's families of queues, and which is taken."""
+    """Return one row for each queue family of the device. "taken" marks the one that vkdml uses."""
     with queries.physical_devices() as (vk, _, handles):
         families = queries.queue_families_of(vk, handles[info.index])
     return [{"family": index, "flags": _names(family.queueFlags, _QUEUES), "queues": family.queueCount,
@@ -90,7 +89,7 @@ def queue_families(info: DeviceInfo) -> list[dict[str, Any]]:
 
 
 def device_facts(info: DeviceInfo) -> dict[str, Any]:
-    """Plain facts about a device and its driver that later work depends on."""
+    """Return identifiers, features and extensions of a device and its driver, by the names that the report prints."""
     with queries.physical_devices() as (vk, instance, handles):
         handle, properties = handles[info.index], structures.Properties()
         vk.vkGetPhysicalDeviceProperties(handle, byref(properties))
@@ -123,13 +122,13 @@ def device_facts(info: DeviceInfo) -> dict[str, Any]:
 
 
 def _names(flags: int, names: tuple[str, ...]) -> list[str]:
-    """The names of the bits that are set; a bit without one is its number."""
+    """Return the names of the bits that are set; a bit without a name as a hexadecimal number."""
     bits = [bit for bit in range(32) if flags >> bit & 1]
     return [names[bit] if bit < len(names) and names[bit] else hex(1 << bit) for bit in bits]
 
 
 def _cooperative_matrices(vk: ctypes.CDLL, instance: c_void_p, handle: c_void_p) -> list[dict[str, Any]]:
-    """The shapes that are multiplied, with the types of A, B, C and the result."""
+    """Return one row for each matrix size that the device multiplies, with the types of A, B, C and the result."""
     vk.vkGetInstanceProcAddr.restype = c_void_p
     address = vk.vkGetInstanceProcAddr(instance, c_char_p(b"vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"))
     if not address:

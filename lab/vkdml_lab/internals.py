@@ -1,6 +1,6 @@
-"""The internals of vkdml that this package uses. It imports public names from `vkdml`, and all other names from here.
+"""The only list of vkdml's private names that this package uses. Modules import public names from `vkdml`, others from here.
 
-So there is one list to update when vkdml is rearranged.
+If vkdml is rearranged, only this list changes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from unittest.mock import patch
 # Arguments and output of commands
 from vkdml.cli.common import DEVICE, count
 
-# Devices, kernels, recorded commands; plans tried on a problem's tensors; the tuner, and the folder of its choices
+# Devices, kernels, recorded commands; trials that run plans on a problem's tensors; the tuner and the folder of its choices
 from vkdml.engine.commands import Commands
 from vkdml.engine.trust import self_test
 from vkdml.engine.trust.choices import folder as folder_of_choices
@@ -26,7 +26,7 @@ from vkdml.engine.vulkan.gpu import KP_VERSION, Gpu, Kernel, Submission, open_de
 from vkdml.engine.vulkan.spirv import load as load_kernel
 from vkdml.engine.vulkan.spirv import of_spirv
 
-# Planning: a problem on a device has candidates (tilings), one of which becomes a plan, which is a list of dispatches
+# Planning: a problem has candidates (tilings) on a device; one becomes a plan, which is a list of dispatches
 from vkdml.faces import functional, sessions
 from vkdml.faces.directml.binding import Compiled
 
@@ -72,21 +72,21 @@ def plans_of_first_call(problem: Problem, info: DeviceInfo) -> dict[str, list[Pl
 
 
 def without_barriers() -> AbstractContextManager[object]:
-    """Record no barriers in this context, so that validation has something to find."""
+    """Record no barriers in this context, to show that the validation layer would report what is missing."""
     return patch.object(devices.Submission, "barrier")
 
 
 def with_timeout(seconds: float) -> AbstractContextManager[object]:
-    """Treat devices that are opened in this context as lost when a submission takes this many seconds."""
+    """Treat devices that are opened in this context as lost if a submission takes this many seconds."""
     return patch.object(driver, "TIMEOUT", seconds)
 
 
 def without_float64_check() -> AbstractContextManager[object]:
-    """Let devices that fail the self-test of float64 compute in it, in this context."""
+    """Let devices that fail the self-test of float64 compute in float64 in this context."""
     return patch.object(self_test, "check_float64")
 
 
 def with_kernel(name: str, spirv: bytes) -> AbstractContextManager[object]:
-    """Replace the kernel of this name in this context. spirv: its code."""
+    """Replace the kernel of this name by the code `spirv` in this context."""
     load = kernels.load
     return patch.object(kernels, "load", lambda asked: of_spirv(name, spirv) if asked == name else load(asked))

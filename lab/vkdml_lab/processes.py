@@ -1,4 +1,4 @@
-"""Child processes that may crash or hang: run to their end, or asked through a pipe, and killed with all that they started."""
+"""Child processes that may crash or hang. They run to their end or answer through a pipe; their children are killed, too."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from typing import Any
 _OUTPUT_LINES = 100
 _PR_SET_PDEATHSIG = 1
 ENDED = "ended by what was asked before"
-_ENDING_SECONDS = 10.0  # a killed process may take so long; one that waits for a driver may never end
-_LAST_WORDS_SECONDS = 5.0  # a process may take so long to end once it has closed its pipe
+_ENDING_SECONDS = 10.0  # a killed process that waits for a driver may never end
+_LAST_WORDS_SECONDS = 5.0  # how long a process may take to end after it closed its pipe
 
 
 class UnavailableError(Exception):
-    """What is to be run cannot run on this machine. The text says why, and a report says it as it is."""
+    """Something cannot run on this machine. Reports print the text as the reason."""
 
 
 class WorkerError(Exception):
-    """A worker crashed or hung, or refused a question. The text says which."""
+    """A worker crashed, hung or refused a question. The text says which."""
 
 
 class Child:
-    """A command in a session of its own, so that killing it reaches its children. output: a file, or else a temporary one."""
+    """A command in its own session, so that killing it also kills its children. output: a file; None: a temporary one."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: Path, output: Path | None = None,
                  descriptors: Sequence[int] = ()) -> None:
@@ -48,19 +48,19 @@ class Child:
         return self._process.pid
 
     def wait(self, seconds: float) -> int | None:
-        """The exit code, below zero the signal that ended it; None: it still runs."""
+        """Return the exit code, or minus the number of the signal that ended the process. None: the process still runs."""
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
 
     def output(self, lines: int) -> str:
-        """The last lines of its output."""
+        """Return the last non-empty lines that the process printed."""
         self._output.seek(0)
         return "\n".join([line for line in self._output.read().splitlines() if line.strip()][-lines:])
 
     def end(self) -> None:
-        """Kill it, and what it has started."""
+        """Kill the process and its children."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self.wait(_ENDING_SECONDS)
@@ -68,13 +68,13 @@ class Child:
 
 
 def crashed(code: int) -> str:
-    """How a process with this exit code has ended, in words."""
+    """Describe the end of a process with this exit code, as in "crashed: SIGSEGV"."""
     return f"crashed: {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a child has ended. code: None where it hung. how: in words, also where an exit code is no crash. output: the last."""
+    """How a child ended. code: None if it hung. how: "crashed", "hung" or the exit code, in words. output: its last lines."""
 
     code: int | None
     how: str
@@ -84,10 +84,10 @@ class Ended:
 def supervise(command: Sequence[str], environment: Mapping[str, str], folder: Path, *, seconds: float = math.inf,
               grows: Path | None = None, silence: float = math.inf, seen: Callable[[], object] = lambda: None,
               output: Path | None = None) -> Ended:
-    """Run a command in a folder to its end, and kill what it leaves.
+    """Run a command in a folder until it ends. Kill the children that it leaves.
 
-    It hangs, and is killed, when it has run for `seconds`, or when the file `grows` has not grown for `silence` seconds. seen:
-    called each second. output: a file for all it prints.
+    The command counts as hung, and is killed, after `seconds`, or if the file `grows` has not grown for `silence` seconds.
+    seen: called once a second. output: the file for what the command prints.
     """
     child = Child(command, environment, folder, output)
     try:
@@ -114,10 +114,10 @@ def _watched(child: Child, seconds: float, grows: Path | None, silence: float, s
 
 
 class Worker:
-    """A Python module in a child process that answers questions through a pipe, whose descriptor is its last argument.
+    """A Python module in a child process that answers questions through a pipe. Its last argument is the pipe's descriptor.
 
-    patience: seconds without an answer after which it hangs. rests: it is stopped while it has nothing to answer, as the
-    threads of some libraries spin after a call, or always.
+    patience: seconds to wait for an answer before the process counts as hung. rests: stop the process (SIGSTOP) between
+    questions, as threads of some libraries keep spinning after a call.
     """
 
     def __init__(self, module: str, arguments: Sequence[str], environment: Mapping[str, str], folder: Path, patience: float,
@@ -129,11 +129,11 @@ class Worker:
 
     @property
     def pid(self) -> int | None:
-        """The process's number; None: it does not run."""
+        """The process's number, or None if it does not run."""
         return self._child.pid if self._child else None
 
     def start(self) -> None:
-        """Start the process unless it runs."""
+        """Start the process if it does not run yet."""
         if self._child is None:
             self._connection, theirs = Pipe()
             self._child = Child([*self._command, str(theirs.fileno())], self._environment, self._folder,
@@ -141,7 +141,7 @@ class Worker:
             theirs.close()
 
     def ask(self, command: str, *arguments: Any) -> Any:
-        """The answer to a command. Raises WorkerError; after a crash or where it hangs, the process is gone."""
+        """Return the answer to a command. Raises WorkerError. After a crash or hang, the process is gone."""
         if self._child is None:
             raise WorkerError(ENDED)
         self._signal(signal.SIGCONT)
@@ -176,18 +176,18 @@ class Worker:
 
 
 def answer(worker: object, command: str, arguments: tuple[Any, ...]) -> tuple[str, Any]:
-    """("ok", what the worker's method returns) or ("error", what it raises)."""
+    """Return ("ok", the result of the worker's method) or ("error", what it raised)."""
     try:
         return "ok", getattr(worker, command)(*arguments)
     except (ImportError, UnavailableError) as error:
         return "error", str(error)
-    except Exception as error:  # any error of a library is a result that the report shows
+    except Exception as error:  # the report shows any error of a library as a result
         return "error", f"{type(error).__name__}: {error}"
 
 
 def serve(worker: object, descriptor: str) -> None:
-    """The other side of a Worker: answer its commands with the methods of an object, until it is done."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a stopped process does not notice that its parent has ended
+    """Answer the commands of a Worker in the parent process with the methods of an object, until the pipe closes."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a stopped process would not notice that its parent ended
     connection = Connection(int(descriptor))
     while True:
         try:

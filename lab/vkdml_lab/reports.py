@@ -1,4 +1,4 @@
-"""Reports of what was tried: Markdown for people beside JSON for programs, written again whenever there is more to say."""
+"""Reports as Markdown for people and JSON for programs. They are written again after each step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FLOAT = ".4g"
 
 
 def write(folder: Path, files: Mapping[str, object]) -> None:
-    """Write files into a folder: texts as they are, everything else as JSON. Readers always find whole files."""
+    """Write files into a folder: texts as they are, other values as JSON. Readers never see a file half-written."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         new = folder / f"{name}.new"
@@ -25,13 +25,13 @@ def write(folder: Path, files: Mapping[str, object]) -> None:
 
 
 def append(path: Path, *lines: Row) -> None:
-    """Append lines of JSON. Each begins a line, as what was there may have been cut short, and ends it, for other writers."""
+    """Append rows as lines of JSON, each behind a newline, as the last line may have been cut short by a killed writer."""
     with path.open("a") as file:
         file.writelines(f"\n{json.dumps(line)}\n" for line in lines)
 
 
 def parsed(text: str) -> Iterator[Any]:
-    """What lines of JSON say, without those that were cut short as their writer was killed."""
+    """Parse lines of JSON. Skips lines that were cut short when their writer was killed."""
     for line in text.splitlines():
         with suppress(ValueError):
             yield json.loads(line)
@@ -42,12 +42,12 @@ def as_json(content: object) -> str:
 
 
 def document(*parts: str) -> str:
-    """A text of the parts that say something, a blank line between."""
+    """Join the non-empty parts of a document by blank lines."""
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
 
 def table(rows: Iterable[Row], formats: Mapping[str, str] = {}, columns: Mapping[str, str] | None = None) -> str:
-    """A Markdown table; "" without rows. formats: by key. columns: the keys by headings; all keys are headings if left out."""
+    """Return a Markdown table, or "" without rows. formats: number formats by key. columns: keys by heading; default: all."""
     listed = list(rows)
     columns = {key: key for row in listed for key in row} if columns is None else columns
     cells = [[cell(row.get(key), formats.get(key)) for key in columns.values()] for row in listed]
@@ -57,7 +57,7 @@ def table(rows: Iterable[Row], formats: Mapping[str, str] = {}, columns: Mapping
 
 
 def cell(value: Any, form: str | None = None) -> str:
-    """A value as text; nothing for None and NaN."""
+    """Format a value for a table; None and NaN become ""."""
     if value is None or value != value:
         return ""
     if isinstance(value, str):
@@ -66,6 +66,6 @@ def cell(value: Any, form: str | None = None) -> str:
 
 
 def bullets(title: str, sentences: Sequence[str], most: int | None = None) -> str:
-    """A list under a title; "" without sentences. most: of those that are shown, beside how many are left."""
+    """Return a titled list, or "" without sentences. most: show only this many, and the number of the others."""
     shown = [*sentences[:most], *[f"and {len(sentences) - (most or 0)} more"] * (most is not None and len(sentences) > most)]
     return "\n".join([title, "", *(f"- {sentence}" for sentence in shown)]) if shown else ""

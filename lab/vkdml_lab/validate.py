@@ -1,10 +1,11 @@
-"""Run the schedules under Vulkan's synchronization validation; the self-test and all kernels for GPUs under GPU-assisted
-validation, which sees accesses out of bounds and, in a run of its own, races in shared memory; report what the layer says.
+"""Run vkdml under Vulkan's validation layer and report what the layer says. All schedules run under synchronization validation.
+The self-test and all GPU kernels run under GPU-assisted validation, which finds accesses out of bounds and, in a second run,
+races in shared memory.
 
     python -m vkdml_lab.validate            needs .vulkan/layers (make vulkan-extras) or VKDML_LAYER_PATH
 
-First a control of each: two dependent dispatches in one submission, and a kernel without a bound or a barrier. The layer must
-report them, or its silence means nothing.
+Two control runs come first: two dependent dispatches without a barrier, and kernels without a bounds check or a barrier. If the
+layer does not report them, its silence means nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ with without_barriers():
     run_on_device(Device(), Case(desc, None, random_arrays(desc, np.random.default_rng(0))), SCHEDULES["projected"])
 """
 
-# A GRU by a kernel with another text in one of the shaders' files
+# Runs a GRU whose kernel is compiled from shaders with other text in one file
 MISTAKE = """
 import pathlib, sys, tempfile
 from vkdml_lab.suite import guards
@@ -63,7 +64,7 @@ SYNCHRONIZATION = _SETTINGS + """khronos_validation.report_flags = error,warn
 khronos_validation.validate_sync = true
 khronos_validation.syncval_shader_accesses_heuristic = true
 """
-# Without warnings: they say which of the device's features the layer turns on for itself
+# No warnings: they only list the device features that the layer enables for itself
 _GPU_ASSISTED = _SETTINGS + """khronos_validation.report_flags = error
 khronos_validation.validate_core = false
 khronos_validation.gpuav_enable = true
@@ -71,7 +72,7 @@ khronos_validation.gpuav_enable = true
 _RACES = _GPU_ASSISTED + """khronos_validation.gpuav_shared_memory_data_race = true
 khronos_validation.gpuav_descriptor_checks = false
 """
-# Each kernel for GPUs, for elements of 32 and of 16 bits
+# Runs each GPU kernel, for 32-bit and 16-bit elements
 GPU_WAYS = ["sequence, turns", "stepped, all kept", "persistent, in chunks"]
 GPU_CASES = ["GRU of one", "GRU in float16", "LSTM", "LSTM in float16", "RNN", "RNN in bfloat16"]
 _SAME, _COHERENT = "test_each_way_is_right_and_gives_the_same_bits", "test_coherent_loads_give_the_same_bits"
@@ -82,8 +83,8 @@ PROJECTION = ["lab/vkdml_lab/suite/test_gpu_projection.py", "-m", "not thorough"
 
 @dataclass(frozen=True)
 class Looked:
-    """What the layer looks for in shaders as they run. message: a part of what it says then. mistake: of a kernel that has
-    some, as MISTAKE takes it.
+    """A kind of fault that GPU-assisted validation looks for. message: text that its reports contain. mistake: the arguments of
+    MISTAKE that plant such a fault in a kernel.
     """
 
     name: str
@@ -92,7 +93,7 @@ class Looked:
     mistake: tuple[str, ...]
 
 
-# Not in one run: where the layer has races to report, it leaves out accesses out of bounds
+# Two runs, as the layer does not report accesses out of bounds while it looks for races
 LOOKED = (
     Looked("accesses out of bounds", "access out of bounds", _GPU_ASSISTED,
            ("gpu/gru_stepped", "gpu/exchange.glsl", "min(unit, HIDDEN - 1)", "unit", "stepped, all kept", "GRU of one")),
@@ -101,7 +102,7 @@ LOOKED = (
 
 
 def layers() -> Path:
-    """The folder with the layer. Ends the program where it is not there."""
+    """Return the folder with the layer. Ends the program if the layer is missing."""
     folder = Path(os.environ.get("VKDML_LAYER_PATH", ROOT / ".vulkan" / "layers"))
     if not list(folder.glob("*.json")):
         raise SystemExit(f"validate: no validation layer in {folder}: run `make vulkan-extras`, or set VKDML_LAYER_PATH to the "
@@ -115,13 +116,13 @@ def hazards(log: str) -> int:
 
 def messages(layers: Path, command: list[str], environment: Mapping[str, str] = os.environ, settings: str = SYNCHRONIZATION
              ) -> tuple[int, str]:
-    """The exit code of a command under the layer, and all that the layer logged."""
+    """Run a command under the layer. Returns its exit code and the layer's log."""
     with tempfile.TemporaryDirectory() as directory:
         log = Path(directory) / "validation.log"
         (Path(directory) / "vk_layer_settings.txt").write_text(settings.format(log=log))
         with_layer = {**environment, "VK_LAYER_PATH": str(layers), "VK_LAYER_SETTINGS_PATH": directory}
         code = subprocess.run(command, cwd=ROOT, env=with_layer).returncode
-        # Tests in processes of their own begin the file again, where this one goes on behind a gap of zeros
+        # Tests in child processes truncate the log; this process then writes behind a gap of zeros
         return code, log.read_text().replace("\0", "") if log.exists() else ""
 
 
@@ -142,7 +143,7 @@ def synchronization(tests: Sequence[str]) -> int:
 
 
 def gpu_assisted(looked: Looked) -> int:
-    """Run the self-test, and the kernels for GPUs on buffers of exactly their sizes."""
+    """Run the self-test and the GPU kernels, on buffers of exactly their sizes, under this validation. Returns an exit code."""
     _, control = messages(layers(), [sys.executable, "-c", MISTAKE, *looked.mistake], settings=looked.settings)
     if looked.message not in control:
         print(f"validate: the layer does not see {looked.name} that are there, so it has not looked for any: it is too old, or "
