@@ -1,15 +1,15 @@
-"""How far from the float64 reference a result may be: as far as the problem itself carries the rounding of what is computed.
+"""Bounds on a result's distance from the float64 reference: as far as the problem itself amplifies rounding errors.
 
-No fixed tolerance fits: a recurrence that grows multiplies an error at each step, one that forgets loses it. So the problem is
-computed in float64 a few times more, in copies, in each of which everything that a kernel rounds is off by a random amount of
-the size of that rounding: inputs, weights, states, what goes into activations and what comes out of them. The largest distance
-of a copy from the reference is what rounding does to this problem; MARGIN times that is allowed.
+No fixed tolerance fits, as a recurrence that grows multiplies errors, and one that forgets loses them. So the problem is
+computed in float64 several times. In each copy, everything that a kernel rounds is off by a random amount of the size of that
+rounding: inputs, weights, states, and activations' arguments and results. The allowed distance is MARGIN times the largest
+distance of a copy from the reference.
 
-A product of n terms is summed in an order of the kernel's own, each partial sum rounded. The sum of the terms' sizes, times a
-rounding, bounds that: random changes of the weights reach it where they are sqrt(n) roundings large.
+A kernel may sum a product's n terms in any order and rounds each partial sum. The sum of the terms' sizes, times one rounding,
+bounds this error. Random changes of the weights reach it if they are sqrt(n) roundings large.
 
-Where nothing can be said, anything is allowed: past float32's range, and where a value is so close to a step of an activation
-(that of ThresholdedRelu, say) that rounding decides on which side it is. `Allowed.is_blind` tells such problems.
+Anything is allowed where no bound can be given: beyond float32's range, and where a value is so close to a step of an
+activation (such as ThresholdedRelu's) that rounding decides the side. `Allowed.is_blind` detects such problems.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from vkdml_lab.internals import Problem
 
 COPIES = 8
 MARGIN = 4.0
-BLIND = 0.1  # of the largest number: a bound that allows more says nothing
+BLIND = 0.1  # share of the largest number: a looser bound could not detect a wrong result
 
-# Half a unit in the last place of what is computed: of a float32, and of a pair of them as its arithmetic keeps it
+# Half a unit in the last place of computed numbers: of a float32, and of the pair of float32 that stands for a float64
 _ROUNDING = {False: 2.0**-24, True: 2.0**-48}
-_SMALLEST = {False: 1e-36, True: 1e-33}  # drivers may take numbers below for 0
+_SMALLEST = {False: 1e-36, True: 1e-33}  # drivers may replace smaller numbers by 0
 _LARGEST = 1e37
 
 # What Vulkan allows exp, log and division, in roundings
 _FUNCTION = 8.0
 
 _T = DML_OPERATOR_TYPE
-# Activations that add or take a logarithm are off by an amount that does not shrink with their result: that of rounding this
+# Activations that add a constant or take a logarithm have an error that does not shrink with their result: a rounding of this
 _SUMMANDS = {_T.ACTIVATION_SOFTPLUS: lambda a, b: 1 / a, _T.ACTIVATION_PARAMETRIC_SOFTPLUS: lambda a, b: a,
              _T.ACTIVATION_LINEAR: lambda a, b: b, _T.ACTIVATION_HARD_SIGMOID: lambda a, b: b,
              _T.ACTIVATION_HARD_SWISH: lambda a, b: b * b / a, _T.ACTIVATION_SHRINK: lambda a, b: a}
@@ -49,7 +49,7 @@ _STEPS = {_T.ACTIVATION_THRESHOLDED_RELU: lambda a, b: (a,), _T.ACTIVATION_SHRIN
 
 @dataclass(frozen=True)
 class Allowed:
-    """By output: what the reference computes, and how far from it a result may be. is_certain: whether anything can be said."""
+    """Expected outputs and the allowed distance from them, by field. is_certain: False if no bound can be given."""
 
     expected: Mapping[str, np.ndarray]
     distance: Mapping[str, np.ndarray]
@@ -57,13 +57,13 @@ class Allowed:
 
     @property
     def is_blind(self) -> bool:
-        """Whether a wrong result could pass: some bound is a tenth of the largest number or more."""
+        """Whether a wrong result could pass, because some bound is at least a tenth of the largest number."""
         return any(bool((distance > BLIND * max(np.abs(expected[np.isfinite(expected)]).max(initial=0), 1e-30)).any())
                    for expected, distance in zip(self.expected.values(), self.distance.values()))
 
 
 def allowed(problem: Problem, arrays: Mapping[str, np.ndarray]) -> Allowed:
-    """For all outputs that the problem has. arrays: as reference.run takes them."""
+    """Compute the bounds for all outputs that the problem has. arrays: the same as for reference.run."""
     expected = reference.run(problem, arrays)
     with np.errstate(all="ignore"):
         found, is_certain = _copies(problem, arrays)
@@ -76,19 +76,19 @@ def _distance(problem: Problem, expected: np.ndarray, copies: np.ndarray, is_cer
     if not is_certain:
         return np.full(expected.shape, np.inf)
     change = np.where(np.isfinite(copies[0]), np.abs(copies[1:] - copies[0]), 0)  # NaN and infinities are certain
-    spread = np.where(np.isnan(change), np.inf, change).max(axis=(0, -1))[..., None]  # of a row's units at once: they all mix
+    spread = np.where(np.isnan(change), np.inf, change).max(axis=(0, -1))[..., None]  # one for a row's units, as they mix
     return np.where(np.isfinite(expected), MARGIN * spread + rounded(problem.element, expected), 0)
 
 
 def rounded(element: ElementType, values: np.ndarray) -> np.ndarray:
-    """How far rounding to a type takes a number that was computed."""
+    """Return the largest error of rounding computed numbers to a type."""
     info = ml_dtypes.finfo(element.name)
     unit = max(2 * _ROUNDING[element.pairs], float(info.eps) / 2 * 1.01)
     return np.abs(values) * unit + max(_SMALLEST[element.pairs], float(info.smallest_subnormal))
 
 
 def check(element: ElementType, results: Mapping[str, np.ndarray], judged: Allowed) -> None:
-    """Raises AssertionError for a result that is further off. results: by output."""
+    """Compare results, by output, with their bounds. Raises AssertionError if one is farther off."""
     assert set(results) == set(judged.expected)
     largest = float(ml_dtypes.finfo(element.name).max)
     for field, result in results.items():
@@ -106,7 +106,7 @@ def check(element: ElementType, results: Mapping[str, np.ndarray], judged: Allow
 
 
 class _Off:
-    """An activation that is off by its rounding, in copies of its argument; the first copy is exact."""
+    """An activation whose argument and result are off by roundings, in each copy but the first."""
 
     def __init__(self, fused: ParametrizedActivation, noise: _Noise, smallest: float) -> None:
         self._fused, self._noise, self._smallest = fused, noise, smallest
@@ -134,7 +134,7 @@ class _Noise:
         self._rng = np.random.default_rng(0)
 
     def factor(self, shape: tuple[int, ...], roundings: float = 1.0) -> np.ndarray:
-        """Numbers about 1; of the first copy exactly 1. The first dimension are copies."""
+        """Return random factors near 1, one for each copy along the first dimension. The first copy's are exactly 1."""
         made = 1 + self._rng.uniform(-roundings * self.rounding, roundings * self.rounding, shape)
         made[0] = 1
         return made
@@ -144,9 +144,10 @@ class _Noise:
 
 
 def _copies(problem: Problem, arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], bool]:
-    """All outputs, in copies with noise as their first dimension, the first without; and whether anything can be said of them.
+    """Compute all outputs in copies, along their first dimension: the first exact, the others with noise. Returns them, and
+    False if no bound can be given.
 
-    The equations are the reference's, of all copies and rows at once: gates first, then copies, then units, then rows.
+    The equations are the reference's, for all copies and rows at once. Dimensions: gates, copies, units, rows.
     """
     t, b, h, d = problem.steps, problem.batch, problem.hidden, problem.directions
     noise = _Noise(_ROUNDING[problem.element.pairs])
@@ -171,7 +172,7 @@ def _copies(problem: Problem, arrays: Mapping[str, np.ndarray]) -> tuple[dict[st
             if any((np.abs(state[np.isfinite(state)]) > _LARGEST).any() for state in states):
                 return _outputs(problem, sequence, last), False
             if np.isinf(states).any() and any(activation.has_underflow for activation in activations):
-                return _outputs(problem, sequence, last), False  # infinity times what is 0 in float32 is NaN
+                return _outputs(problem, sequence, last), False  # infinity times a number that is 0 in float32 is NaN
         for index, state in enumerate(states):
             last[:, index, 0, direction] = np.where(lengths > 0, state, 0).swapaxes(1, 2)
     return _outputs(problem, sequence, last), all(activation.is_certain for activation in activations)

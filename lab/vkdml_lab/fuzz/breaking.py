@@ -1,8 +1,8 @@
-"""What is wrong for an argument of each kind: one table. Each row makes of a right value one that no call may take.
+"""A table of wrong arguments, by kind. Each row turns a right value into one that every call must refuse.
 
-None of them may be right by accident: so an array gets another last dimension, which always has to fit another's, and never
-another length or batch, which are free where nothing else has them. Of the input it is one more and of weights two, so that both
-broken do not fit each other.
+No wrong value may be right by accident. So an array's last dimension changes, which always has to fit another array's, but
+never T or B, which may be free. Inputs get one more element and weights two, so that an input and weights that are both broken
+never fit each other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Wrong = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Argument:
-    """kind: the row of WRONG that it is broken by. None for one that is always right."""
+    """A value and its kind, the row of WRONG that breaks it. kind: None for an argument that is never broken."""
 
     value: Any
     kind: str | None
@@ -76,19 +76,19 @@ _EXPRESSION: list[Wrong] = [lambda given: "no expression", lambda given: dml.Exp
                             lambda given: 0]
 
 
-# Of PyTorch's twins
+# Tensors of PyTorch's twins
 _ANY_TENSOR: list[Wrong] = [
     lambda tensor: tensor[..., :0], lambda tensor: tensor.unsqueeze(0), lambda tensor: tensor.to("meta"),
     lambda tensor: tensor.int(), lambda tensor: tensor.cfloat(), lambda tensor: tensor.to_sparse()]
 
 
 def _transposed(array: np.ndarray) -> np.ndarray:
-    """Its last dimensions exchanged; where that may be right, one more."""
+    """Exchange the last two dimensions. If they are equal, so that this may be right, add a dimension instead."""
     return array.swapaxes(-1, -2) if array.shape[-1] != array.shape[-2] else array[None]
 
 
 def _of_doubles(array: np.ndarray) -> Any:
-    """A list, of which numpy makes float64; where that is right, another type."""
+    """Return a list, which numpy would convert to float64. If the array is float64, return another type."""
     return array.astype(np.complex64) if array.dtype == np.float64 else array.astype(np.float64).tolist()
 
 
@@ -103,7 +103,7 @@ def _value(wrong: Any) -> Wrong:
 WRONG: dict[str, list[Wrong]] = {
     "array": _ANY_ARRAY,
     "required array": [*_ANY_ARRAY, _value(None), _of_doubles],
-    # where T or B is I, a stream may take what has no last dimension for the B x I of one step
+    # if T or B equals I, a stream may take an array without its last dimension as the B x I input of one step
     "stream's input": [*(wrong for wrong in _ANY_ARRAY if wrong is not _without_last), _value(None), _of_doubles],
     "weights": [*(wrong for wrong in _ANY_ARRAY if wrong is not _one_more), lambda array: _longer(array, -1, 2), _value(None),
                 lambda array: _longer(array, 0), lambda array: _longer(array, 1), _transposed],
@@ -165,7 +165,7 @@ WRONG: dict[str, list[Wrong]] = {
 
 
 def broken(arguments: Mapping[str, Argument], breaks: tuple[tuple[int, int], ...]) -> tuple[dict[str, Any], set[str]]:
-    """The values, some of them wrong, and the names of these. breaks: which, and which wrong value, each as any number."""
+    """Return all values, some replaced by wrong ones, and the names of these. breaks: any numbers (argument, wrong value)."""
     values, wrong_ones = {name: argument.value for name, argument in arguments.items()}, set()
     names = [name for name, argument in arguments.items() if argument.kind]
     for which, how in breaks:

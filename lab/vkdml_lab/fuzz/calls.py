@@ -1,7 +1,7 @@
-"""Calls as plain data: what is called, through which face, on which numbers, and what of it is broken.
+"""Calls as plain data: the operator, the face, the numbers, and the broken arguments.
 
-A call can be written down as JSON and be made again from it, so that one that failed is kept (regressions.json). Compiling
-takes a hundred times as long as calling. So a run draws its operators from a small palette, and all else freely.
+A call can be stored as JSON and made again from it; regressions.json keeps calls that failed. Compiling takes a hundred times
+as long as calling, so a run draws its operators from a small palette, and everything else freely.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ SPECIAL = (None, None, None, None, None, np.nan, np.inf, -np.inf)
 
 @dataclass(frozen=True)
 class Operator:
-    """What is compiled. activations: each a DML_OPERATOR_TYPE's name and parameters. flag: GRU's or LSTM's. given: the optional
-    inputs that it has.
+    """All of a call that decides what is compiled. activations: the name of each DML_OPERATOR_TYPE, followed by its parameters.
+    flag: the GRU's or LSTM's. given: the optional inputs that are present.
     """
 
     cell: str
@@ -69,15 +69,15 @@ class Operator:
 
     @property
     def is_onnx(self) -> bool:
-        """Whether ONNX has its activations, with all of their parameters."""
+        """Whether ONNX has the operator's activations, with all of their parameters."""
         rows = [BY_DESC[type(desc)] for desc in self.descs()]
         return all(row.onnx_name and len(row.onnx_defaults) == len(row.fields) for row in rows)
 
 
 @dataclass(frozen=True)
 class Call:
-    """layout: ONNX's. growth: what recurrent weights of usual size are multiplied by. special: a number in the input. strided:
-    whether arrays are views with gaps. breaks: which argument is broken, and how, as numbers that any face can take.
+    """One call. layout: ONNX's. growth: a factor of the recurrent weights. special: a NaN or infinity in the input. strided:
+    whether arrays are views with gaps. breaks: pairs (which argument, which wrong value) for `broken`.
     """
 
     face: str
@@ -104,7 +104,7 @@ class Call:
 
     @cached_property
     def desc(self) -> Any:
-        """In DirectML's words, with packed tensors."""
+        """The DirectML descriptor of the call, with packed tensors."""
         operator = self.operator
         cell = operator.row
         left_out = dict.fromkeys(field for field in OPTIONAL if field in cell.inputs and field not in operator.given)
@@ -119,12 +119,12 @@ class Call:
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        """By field, in DirectML's sizes. Weights do not depend on T and B, so that they are packed once, as a program's are."""
+        """The inputs by field, in DirectML's sizes. Weights do not depend on T and B, so calls share packed weights."""
         return dict(_arrays(self.operator, self.steps, self.batch, self.growth, self.special, self.seed))
 
     @property
     def onnx_arrays(self) -> dict[str, np.ndarray]:
-        """By field, in ONNX's shapes and layout; strided or contiguous."""
+        """The inputs by field, in ONNX's shapes and layout; strided or contiguous."""
         return {field: self._onnx(field, array) for field, array in self.arrays.items()}
 
     def _onnx(self, field: str, array: np.ndarray) -> np.ndarray:
@@ -140,7 +140,7 @@ class Call:
         return np.repeat(shaped, 2, axis=-1)[..., ::2]
 
     def from_onnx(self, results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """By field, from ONNX's shapes and layout to DirectML's sizes."""
+        """Convert results, by field, from ONNX's shapes and layout to DirectML's sizes."""
         cell = self.operator.row
         if self.layout:
             results = {field: np.moveaxis(array, 0, _batch_axis(cell.outputs[field])) for field, array in results.items()}
@@ -149,7 +149,7 @@ class Call:
 
 @lru_cache(maxsize=256)
 def _arrays(operator: Operator, steps: int, batch: int, growth: float, special: float | None, seed: int) -> dict[str, np.ndarray]:
-    """Kept, as a call asks for them when it is broken, when it is right and when it is judged; the next ones for them, too."""
+    """Make a call's inputs. They are cached, as a call needs them three times: when it is broken, run and judged."""
     given = [random_arrays(Call("", operator, *sizes).desc, np.random.default_rng(seed), operator.type)
              for sizes in ((steps, batch), (1, 1))]
     arrays = given[0] | {field: array for field, array in given[1].items() if field in WEIGHTS}
@@ -160,16 +160,16 @@ def _arrays(operator: Operator, steps: int, batch: int, growth: float, special: 
 
 
 def _batch_axis(formulas: Iterable[str]) -> int:
-    """Where B is in ONNX's dimensions, with layout 0; -0 where it is not."""
+    """Return the position of B among ONNX's dimensions with layout 0, or 0 if there is no B."""
     dims = [formula for formula in formulas if formula != "1"]
     return dims.index("B") if "B" in dims else 0
 
 
-FEW: dict[str, Any] = {"steps": range(2, 9), "rows": range(2, 7)}  # these share what is compiled
+FEW: dict[str, Any] = {"steps": range(2, 9), "rows": range(2, 7)}  # for tests that share compiled kernels
 
 
 def palette(seed: int, count: int) -> list[Operator]:
-    """Operators, the simplest first: to these a failure is shrunk."""
+    """Draw operators, the simplest first, as hypothesis shrinks a failure to the first ones."""
     rng = np.random.default_rng(seed)
     drawn = [_operator(rng, CELLS[(seed + index) % len(CELLS)]) for index in range(count)]
     return sorted(drawn, key=lambda operator: operator.hidden * operator.inputs * operator.directions)
@@ -179,7 +179,7 @@ def _operator(rng: np.random.Generator, cell: Cell) -> Operator:
     element = element_types.ALL[rng.choice(len(element_types.ALL), p=[0.55, 0.2, 0.15, 0.1])]
     direction = str(rng.choice(list(DIRECTIONS)))
     count = cell.activations * (2 if direction == "bidirectional" else 1)
-    kind = rng.random()  # defaults, ONNX's or any
+    kind = rng.random()  # below 0.4: default activations; below 0.7: ONNX's; else any
     rows = [row for row in BY_DESC.values() if (row.has_pairs or not element.pairs) and (kind > 0.7 or row.onnx_name)]
     chosen = [rows[rng.integers(len(rows))] for _ in range(count)] if kind > 0.4 else [
         BY_DESC[type(desc)] for desc in make_desc(cell, d=count // cell.activations).ActivationDescs]
@@ -194,8 +194,8 @@ def _operator(rng: np.random.Generator, cell: Cell) -> Operator:
 @st.composite
 def calls(draw: st.DrawFn, operators: Sequence[Operator], faces: Mapping[str, Any], is_broken: bool | None = None,
           steps: Sequence[int] = range(1, 13), rows: Sequence[int] = range(1, 7), seeds: Sequence[int] = range(1000)) -> Call:
-    """faces: by name, what tells whether it `takes` an operator. is_broken: None for both. steps, rows: T and B. seeds: of the
-    arrays.
+    """Draw a call. faces: Face by name; its `takes` says which operators it can run. is_broken: None for both. steps, rows:
+    choices for T and B. seeds: choices for the arrays' seed.
     """
     operator = draw(st.sampled_from(operators))
     face = draw(st.sampled_from([name for name, face in faces.items() if face.takes(operator)]))

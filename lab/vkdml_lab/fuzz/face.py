@@ -1,4 +1,4 @@
-"""What a way in is to the fuzzer, and the device that all share."""
+"""What the fuzzer knows about a face, and the device that all faces share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Part:
-    """What a call computed, beside what it had to: results by field, in DirectML's sizes."""
+    """Results of a call, or of a stream's piece, by field in DirectML's sizes, with the problem and inputs to judge them by."""
 
     problem: Problem
     arrays: Arrays
@@ -29,11 +29,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Face:
-    """arguments: by name; what a call is made of. run: takes their values, broken or not.
+    """A way to make a call. arguments: a call's arguments by name, each of which can be broken. run: makes the call with such
+    values, broken or not.
 
-    has_layout: whether ONNX's layout 1 can be asked for. begins_with_work: whether something right, which is executed, comes
-    before what may be broken. keeps_wrong: whether something is compiled and kept for each way in which a call is broken, so
-    that none is drawn. blamed: the arguments that a field of an error may be about.
+    has_layout: ONNX's layout 1 can be asked for. begins_with_work: a right part is executed before the broken part.
+    keeps_wrong: each broken call would leave something compiled in memory, so none is drawn. blamed: returns the arguments that
+    an error's field may be about.
     """
 
     takes: Callable[[Operator], bool]
@@ -52,7 +53,7 @@ def device() -> vkdml.Device:
 
 @contextmanager
 def no_work() -> Iterator[None]:
-    """Raises AssertionError when the driver was given anything to do or to compile."""
+    """Raises AssertionError if the driver executes or compiles anything in this context."""
     gpu, submitted = device().gpu, []
     before, run = gpu.pipelines_made, Submission.run
 

@@ -1,4 +1,4 @@
-"""The ways in, each as what a call through it is made of, so that any of it can be broken, and how it is run."""
+"""Table of all faces for the fuzzer: how each makes a call's arguments, so that any can be broken, and runs it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _KINDS = {"WeightTensor": "weights", "RecurrenceTensor": "weights", "InputTensor
 
 
 def _name(call: Call, field: str) -> str:
-    """vkdml.gru's of an array."""
+    """Return the argument's name in vkdml.gru for a field."""
     name = call.operator.row.arguments[field]
     return name if "_" in name else name.lower()
 
@@ -49,14 +49,14 @@ def _numpy_arguments(call: Call) -> dict[str, Argument]:
 
 
 def _blamed(field: str) -> set[str]:
-    """The arguments of vkdml.gru that an error's field is about. W with more columns than X has may be right, and X wrong."""
+    """Return the arguments of vkdml.gru that an error's field may be about: for "X" also w, as either may be the wrong one."""
     several = {"X": {"x", "w"}, "attributes": set(DEFAULT_ATTRIBUTES)}
     name = "sequence_lens" if field.startswith("sequence length of row") else field.split("[")[0]
     return several.get(name, {name if "_" in name else name.lower()})
 
 
 def _whole(call: Call, results: Any) -> list[Part]:
-    """results: all outputs of the cell, in ONNX's shapes."""
+    """Return the parts of a call that gave `results`, which are all outputs of the cell in ONNX's shapes."""
     return [Part(call.problem, call.arrays, call.from_onnx(dict(zip(call.operator.row.outputs, results))))]
 
 
@@ -68,7 +68,7 @@ _CALLED = ("x", "initial_h", "initial_c", "sequence_lens")
 
 
 def _layer(call: Call, values: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """A layer, and what is left to call it with."""
+    """Make a layer. Returns it, and the arguments to call it with."""
     made = {name: value for name, value in values.items() if name not in _CALLED}
     return getattr(vkdml, call.operator.cell)(**made), {name: values[name] for name in _CALLED if name in values}
 
@@ -93,14 +93,14 @@ def _all_states(call: Call, given: Mapping[str, np.ndarray]) -> dict[str, np.nda
 
 
 def _run_stream(call: Call, values: dict[str, Any]) -> list[Part]:
-    """In pieces of different lengths. Each is judged alone, from the state that the one before left."""
+    """Run a stream in pieces of different lengths. Each piece is judged alone, from the state before it."""
     values = dict(values)
     batch, state, x = (values.pop(name) for name in ("batch", "state", "x"))
     layer, _ = _layer(call, values)
     stream = layer.stream(batch)
     stream.state = state
     if not (isinstance(x, np.ndarray) and x.shape == np.shape(call.onnx_arrays["InputTensor"])):
-        stream.step(x)  # broken: it has to be refused whole
+        stream.step(x)  # a broken x must be refused as a whole
     parts, axis, start = [], int(call.layout), 0
     while start < call.steps:
         count = 1 + (call.seed + start) % 3
@@ -111,7 +111,7 @@ def _run_stream(call: Call, values: dict[str, Any]) -> list[Part]:
 
 
 def _piece(call: Call, x: np.ndarray, before: Arrays, y: np.ndarray, after: Arrays) -> Part:
-    """Of a stream: a call from one state to the next."""
+    """Return one step of a stream as a part: a call from the state before it to the state after it."""
     states = {field: before[_name(call, field)] for field in STATES.values() if field in call.operator.row.inputs}
     operator = replace(call.operator, given=tuple({*call.operator.given, *states} - {"SequenceLengthsTensor"}))
     piece = replace(call, operator=operator, steps=x.shape[int(call.layout)])
@@ -130,7 +130,7 @@ def _piece(call: Call, x: np.ndarray, before: Arrays, y: np.ndarray, after: Arra
 def _attributes(call: Call) -> dict[str, Argument]:
     operator, descs = call.operator, call.operator.descs()
     parameters = [[getattr(desc, field) for field in BY_DESC[type(desc)].fields] for desc in descs]
-    more = call.seed % 3  # what is ignored, and other numbers than 1 for true
+    more = call.seed % 3  # add ignored activations and parameters, and use other numbers than 1 for true
     given = {
         "hidden_size": Argument(operator.hidden, "hidden size"),
         "direction": Argument(operator.direction, "direction attribute"),
@@ -172,7 +172,7 @@ def _model_arguments(call: Call) -> dict[str, Argument]:
 
 
 def _run_model(call: Call, values: dict[str, Any]) -> list[Part]:
-    """The node with its weights in the model, and a node for onnxruntime behind it."""
+    """Run a model of the node, its weights as initializers, and Identity nodes behind it that onnxruntime runs itself."""
     arrays = call.onnx_arrays
     types = {field: TensorProto.INT32 if field == "SequenceLengthsTensor" else helper.np_dtype_to_tensor_dtype(dtype_of(call))
              for field in (*arrays, *call.operator.row.outputs)}
@@ -187,7 +187,7 @@ def _run_model(call: Call, values: dict[str, Any]) -> list[Part]:
         [numpy_helper.from_array(np.ascontiguousarray(array), field) for field, array in arrays.items() if field in WEIGHTS])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     feeds = {field: values[field] for field in arrays if field not in WEIGHTS}
-    with onnxruntime_errors():  # onnxruntime refuses a model, or what it is fed, before the device sees it
+    with onnxruntime_errors():  # onnxruntime itself refuses some models and feeds before the device sees them
         return _whole(call, vkdml.onnx.InferenceSession(model).run(values["output_names"], feeds))
 
 
@@ -220,7 +220,7 @@ def _graph_arguments(call: Call) -> dict[str, Argument]:
 
 
 def _run_graph(call: Call, values: dict[str, Any]) -> list[Part]:
-    """The operator; and an activation of its last state, which changes nothing."""
+    """Run a graph of the operator and an identity activation of its last state."""
     values = dict(values)
     graph, data = values.pop("graph"), {field: values.pop(f"data of {field}") for field in call.arrays}
     bindings = [dml.Binding(values[_EXPRESSIONS[field]], array) for field, array in data.items()]

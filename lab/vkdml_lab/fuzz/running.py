@@ -1,4 +1,4 @@
-"""One call of the fuzzer: a broken one is refused before any work, and then the right one of its kind is right."""
+"""Checks one call: the broken call must be refused before any work; the same call unbroken must give right results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vkdml_lab.fuzz.faces import FACES
 
 
 def run(call: Call) -> bool:
-    """Raises AssertionError for a call that is not as it should be. Returns whether its numbers could be judged."""
+    """Check a call. Raises AssertionError if it fails. Returns whether its results could be judged."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         if call.breaks:
@@ -49,16 +49,16 @@ def check_right(call: Call) -> bool:
     if refusal is not None:
         is_certain = bounds.allowed(call.problem, call.arrays).is_certain
         assert call.operator.type.pairs, f"a right call was refused: {refusal}"
-        assert not is_certain, f"a right call was refused: {refusal}"  # float64's range ends where float32's does
+        assert not is_certain, f"a right call was refused: {refusal}"  # float64 kernels end at float32's range
         return False
     return judge(call, parts)
 
 
 def judge(call: Call, parts: Sequence[Part]) -> bool:
-    """Raises AssertionError for a wrong number. Returns whether all could be judged from end to end.
+    """Compare results with their bounds. Raises AssertionError for a wrong number. Returns whether all bounds could detect one.
 
-    Each step is also judged alone, from the state that the device had before it, as Device(verify=...) does: where an error
-    grows too much for the one, and as a test that the other raises no false alarm.
+    Each step is also judged alone, from the device's state before it, as Device(verify=...) does. This finds mistakes where
+    errors grow too much to judge the whole, and shows that Device(verify=...) raises no false alarm.
     """
     judged = [bounds.allowed(part.problem, part.arrays) for part in parts]
     for part, allowed in zip(parts, judged):

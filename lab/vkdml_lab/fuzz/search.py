@@ -1,4 +1,4 @@
-"""Searching for a call that is not as it should be, and making it as small as it can be."""
+"""Searches for a call that fails, and shrinks it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REFUSED, JUDGED, BLIND = "refused, then right", "right", "ran, but too sensitive
 
 @dataclass(frozen=True)
 class Found:
-    """A call that fails, as small as it was found, and how."""
+    """The smallest failing call that was found, and its error."""
 
     call: Call
     error: BaseException
@@ -30,8 +30,8 @@ class Found:
 
 def search(operators: Sequence[Operator], count: int, seed: int, counts: Counter[tuple[str, str]],
            before: Callable[[Call], object] = lambda call: None, **drawn: Any) -> Found | None:
-    """Run so many calls, until one fails. counts: gets what became of each, by face. before: is called before each. drawn:
-    arguments of `calls`.
+    """Run `count` calls, or fewer if one fails. counts: receives the outcomes by face. before: called with each call. drawn:
+    more arguments of `calls`.
     """
     last: list[Call] = []
 
@@ -47,6 +47,6 @@ def search(operators: Sequence[Operator], count: int, seed: int, counts: Counter
 
     try:
         check()
-    except Exception as error:  # the smallest is the last that was run
+    except Exception as error:  # hypothesis runs the smallest failing call last
         return Found(last[0], error)
     return None

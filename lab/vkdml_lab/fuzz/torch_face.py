@@ -1,7 +1,7 @@
-"""PyTorch's twins in the fuzzer. What PyTorch lacks of an operator is left out: its activations are the usual ones, say.
+"""PyTorch's twins in the fuzzer. Calls use only what PyTorch has of an operator, such as its usual activations.
 
-`python -m vkdml_lab.fuzz.torch_face --draws 1000 --seed 0` makes up calls of all six modules and of torch.ops.vkdml, right ones and
-wrong ones, and compares results, their types and errors with PyTorch's.
+`python -m vkdml_lab.fuzz.torch_face --draws 1000 --seed 0` draws right and wrong calls of all six modules and of
+torch.ops.vkdml, and compares results, their types and errors with PyTorch's.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _STATES = ("HiddenInitTensor", "CellMemInitTensor")
 
 
 class _Call(Call):
-    """A call of what PyTorch has of an operator; PackedSequences have no empty rows, lengths may be 0."""
+    """A call reduced to what PyTorch has. Lengths are at least 1 in a PackedSequence, but may be 0 with vkdml's `lengths`."""
 
     @staticmethod
     def of(call: Call) -> _Call:
@@ -56,7 +56,7 @@ class _Call(Call):
         return arrays
 
     def tensor(self, field: str) -> torch.Tensor:
-        """An input, in the module's shape."""
+        """Return an input as a tensor in the module's shape."""
         array = self.arrays[field][0]
         if self.layout and field == "InputTensor":
             array = array.swapaxes(0, 1)
@@ -97,7 +97,7 @@ def _run(way: Way, call: Call, values: dict[str, Any]) -> list[Part]:
 
 
 def _called(made: _Call, given: Any, hx: Any) -> tuple[Any, Any]:
-    """What the module is called with: a PackedSequence where there are lengths, and an LSTM's states alone as a tuple."""
+    """Return the module's arguments: lengths become a PackedSequence, and a GRU's or RNN's state loses its tuple."""
     hx = hx[0] if isinstance(hx, tuple) and len(hx) == 1 else hx
     lengths = None if made.face == "module with lengths" else made.arrays.get("SequenceLengthsTensor")
     is_right = isinstance(given, torch.Tensor) and given.dim() == 3 and 0 not in given.shape and given.layout is torch.strided
@@ -129,7 +129,7 @@ def _twin(call: _Call, values: Mapping[str, Any]) -> torch.nn.Module:
     return vkdml.torch.convert(module, values["device"], inplace=True)
 
 
-# Ways to call a twin: each returns results, with the call that each is of. The first is refused where something is broken
+# Ways to call a twin. Each returns pairs of a call and its results. A broken call is refused at the first
 
 Results = list[tuple[_Call, Any]]
 Way = Callable[[_Call, torch.nn.Module, Any, Any], Results]
@@ -146,7 +146,7 @@ def _with_lengths(made: _Call, twin: torch.nn.Module, given: Any, hx: Any) -> Re
 
 def _copied(copied: Callable[[torch.nn.Module], torch.nn.Module], made: _Call, twin: torch.nn.Module, given: Any, hx: Any
             ) -> Results:
-    """A copy of what was called, and a copy of that: they have nothing in common with the twin, which changes then."""
+    """Run a twin, its copy and a copy of the copy, after zeroing the twin's weights. The copies must not share them."""
     result, copy_of_it = twin(given, hx), copied(twin)
     copy_of_copy = copied(copy_of_it)
     for tensor in twin.parameters():
@@ -155,13 +155,13 @@ def _copied(copied: Callable[[torch.nn.Module], torch.nn.Module], made: _Call, t
 
 
 def _compiled(made: _Call, twin: torch.nn.Module, given: Any, hx: Any) -> Results:
-    """With dynamic shapes: other ones follow. PyTorch keeps what it compiled for other twins that are alike."""
+    """Compile for dynamic shapes, and run two shapes. PyTorch shares compiled code between similar twins."""
     other = _other_shape(made)
     compiled = torch.compile(twin, backend="eager", dynamic=True)
     with torch._dynamo.config.patch(allow_rnn=True, recompile_limit=64):
         try:
             first = compiled(given, hx)
-        except torch._dynamo.exc.TorchRuntimeError as error:  # PyTorch's for what it finds itself, and with what an operator refuses
+        except torch._dynamo.exc.TorchRuntimeError as error:  # PyTorch's own errors, and an operator's wrapped in it
             if not any(text in str(error) for text in ("ArgumentError(", "Tensor device mismatch")):
                 raise
             raise VkdmlError(str(error)) from error
@@ -173,7 +173,7 @@ def _other_shape(made: _Call) -> _Call:
 
 
 def _transformed(made: _Call, twin: torch.nn.Module, given: Any, hx: Any) -> Results:
-    """Forward mode and vmap of any tensor are refused, and nothing of them stays."""
+    """Forward mode and vmap must be refused for each tensor, and must not change later results."""
     before = twin(given, hx)
     for tensor, call in _differentiated(twin, given, hx):
         for transform in _TRANSFORMS:
@@ -187,7 +187,7 @@ def _transformed(made: _Call, twin: torch.nn.Module, given: Any, hx: Any) -> Res
 
 
 def _differentiated(twin: torch.nn.Module, given: Any, hx: Any) -> Iterator[tuple[torch.Tensor, Callable[[torch.Tensor], Any]]]:
-    """Each tensor of a call, and the call as a function of it."""
+    """Yield each tensor of a call, with the call as a function of that tensor."""
     if isinstance(given, PackedSequence):
         yield given.data, lambda tensor: twin(PackedSequence(tensor, *given[1:]), hx)
     else:
@@ -224,7 +224,7 @@ FACES = {name: Face(lambda operator: True, _arguments, partial(_run, way), has_l
          for name, way in WAYS.items()}
 
 
-# Calls that are compared with PyTorch's own
+# Calls compared with PyTorch's own modules
 
 _SETTINGS: dict[str, list[dict[str, Any]]] = {"GRU": [{}], "LSTM": [{}, {"proj_size": 4}], "RNN": [{}, {"nonlinearity": "relu"}], "GRUCell": [{}], "LSTMCell": [{}],
              "RNNCell": [{}, {"nonlinearity": "relu"}]}
@@ -242,7 +242,7 @@ _WRONG_LENGTHS: list[Callable[[list[int]], Any]] = [
 
 
 class Draw:
-    """A made-up call of a module."""
+    """A random call of a module, right or wrong."""
 
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
@@ -262,7 +262,7 @@ class Draw:
         layers = [] if self.is_cell else [more["num_layers"] * (1 + more["bidirectional"])]
         sizes = [more.get("proj_size", 6), 6][:1 + self.kind.startswith("LSTM")] if self.one_of(True, False) else []
         self.hx = [torch.randn([*layers, *[rows] * (self.form != "row"), size]) for size in sizes]
-        is_mixed = self.autocast and self.dtype is not torch.float64  # which autocast leaves as it is
+        is_mixed = self.autocast and self.dtype is not torch.float64  # autocast leaves float64 as it is
         self.input, *self.hx = (one.to(self.one_of(*_DTYPES[:-1]) if is_mixed else self.dtype) for one in (self.input, *self.hx))
         self.wrong = self.one_of(None, "input", "states", "count", "lengths")
         self._break()
@@ -286,7 +286,7 @@ class Draw:
         self.is_reshaped = self.wrong in ("input", "states") and shapes != [one.shape for one in (self.input, *self.hx)]
 
     def call(self, module: torch.nn.Module, is_twin: bool) -> list[torch.Tensor]:
-        """All results; of lengths PyTorch's are those of a PackedSequence, and zeros where a row has no steps."""
+        """Return all results. PyTorch has no lengths, so it runs a PackedSequence; rows without steps get zeros."""
         hx, lengths = (tuple(self.hx) if "LSTM" in self.kind else self.hx[0]) if self.hx else None, torch.tensor(self.lengths)
         with torch.no_grad(), torch.autocast("cpu", self.autocast or torch.bfloat16, enabled=self.autocast is not None):
             if self.form == "lengths" and is_twin:
@@ -300,9 +300,9 @@ class Draw:
             return [y * (masks[:, None] if first else masks), *(state * masks for state in _flat(last))]
 
     def check(self) -> str:
-        """Raises AssertionError where a twin and PyTorch's module differ. Returns what was compared."""
+        """Compare a twin with PyTorch's module. Raises AssertionError if they differ. Returns what was compared."""
         got = _result(self.call, vkdml.torch.convert(self.module), True)
-        is_unseen = self.is_reshaped and self.form in ("packed", "lengths")  # PyTorch reads wherever they end
+        is_unseen = self.is_reshaped and self.form in ("packed", "lengths")  # PyTorch would read beyond the end
         expected = RuntimeError("a PackedSequence of wrong sizes") if is_unseen else _result(self.call, self.module, False)
         if any(_is_pytorchs(one) for one in (got, expected)):
             return "PyTorch cannot"
@@ -330,12 +330,12 @@ def _flat(result: Any) -> list[torch.Tensor]:
 def _result(call: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return call(*arguments)
-    except Exception as error:  # is compared
+    except Exception as error:  # the caller compares errors, too
         return error
 
 
 def _is_pytorchs(result: Any) -> bool:
-    """Whether it is an error of PyTorch, which has no such kernel; packing has it, too, before a module is called."""
+    """Whether it is PyTorch's error for a missing kernel, raised by a module or earlier by packing."""
     return (isinstance(result, Exception) and not isinstance(result, VkdmlError)
             and any(text in str(result) for text in _NOT_IN_PYTORCH))
 
@@ -352,7 +352,7 @@ _WRONG_ARGUMENTS: list[tuple[str, Callable[[Any], Any]]] = [
 
 
 def check_operator(seed: int) -> str:
-    """A call of torch.ops.vkdml with one wrong argument is refused before any work, and by PyTorch's compilers with the same error."""
+    """Call torch.ops.vkdml with one wrong argument. It must be refused before any work, with the same error on fake tensors."""
     rng = np.random.default_rng(seed)
     mode = str(rng.choice(["gru", "lstm", "rnn_tanh", "rnn_relu"]))
     kind, layers, two = mode.split("_")[0].upper(), int(rng.integers(1, 3)), bool(rng.integers(2))
