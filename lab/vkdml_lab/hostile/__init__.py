@@ -1,1 +1,1 @@
-"""A device that does whatever Vulkan allows: an interpreter of the kernels' SPIR-V, and checks of what they do on it."""
+"""A hostile device: an interpreter of SPIR-V that does anything that Vulkan allows and checks what kernels do on it."""

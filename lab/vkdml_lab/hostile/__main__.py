@@ -1,8 +1,8 @@
-"""Run the kernels on a device that does whatever Vulkan allows, for a time: every mode in turn, after its controls.
+"""Run the kernels on the hostile device: first the planted mistakes, then random tasks in all modes for a given time.
 
     python -m vkdml_lab.hostile [--minutes M] [--seed N] [--output DIR] [--only MODE SEED]
 
-Needs no driver. The exit code is 1 where anything is wrong; each line begins with what --only takes to run it again.
+Needs no driver. The exit code is 1 if anything is wrong. Each reported line begins with the values for --only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TURNS = ("watched", "inexact", "watched", "weak")
 
 @dataclass
 class Ran:
-    """What has run: how often by mode and kernel, notes by mode, what went wrong, what each control made its mode say."""
+    """The results of all tasks. runs: by mode and kernel. notes: by mode. wrong: failures. seen: what each control reported."""
 
     runs: Counter[tuple[str, str]] = field(default_factory=Counter)
     notes: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -33,7 +33,7 @@ class Ran:
     seen: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def run(self, mode: str, seed: int) -> None:
-        """One task. An error of the interpreter's own is a failure too."""
+        """Run one task. If the interpreter itself raises an error, this counts as a failure, too."""
         try:
             task, result = modes.try_once(mode, seed)
         except Exception:

@@ -1,4 +1,4 @@
-"""Arithmetic: as CPU drivers do it, and at the worst that Vulkan's "Precision and Operation of SPIR-V Instructions" allows."""
+"""Arithmetic like a CPU driver's, or as inexact as Vulkan's "Precision and Operation of SPIR-V Instructions" allows."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-_LEAST, _LEAST_HALF = np.float32(2.0**-126), np.float32(2.0**-14)  # normal numbers
+_LEAST, _LEAST_HALF = np.float32(2.0**-126), np.float32(2.0**-14)  # the smallest normal numbers
 NEAREST, ZERO, EITHER = "nearest", "toward zero", "either neighbour"
 NONE, HIGH, LOW, EXTREME, RANDOM = "none", "high", "low", "extreme", "random"
 
 
 @dataclass
 class Arithmetic:
-    """errors: of functions and quotients, in shares of what is allowed: the whole of it upward, downward or either way, any
-    share of it, or none; `scale` times as much. flushes: denormals are 0, in and out. folds: NaN is assumed never to be there, as
-    no kernel has SignedZeroInfNanPreserve: a comparison with NaN is anything (so that isnan() finds none, and a choice is min or
-    max), 0 times NaN is 0, exp and log of NaN are numbers. fuses: whether fma() is one operation. contracting: how likely a
-    place is where another product and sum are one.
+    """How a device computes. errors: functions and quotients are off by the largest allowed error, upward, downward or at
+    random, by any part of it, or not at all; `scale` multiplies it. flushes: denormals count as 0. folds: the compiler assumes
+    that no number is NaN, as no kernel has SignedZeroInfNanPreserve. Then comparisons with NaN give anything (so isnan() finds
+    none), 0 times NaN is 0, and exp and log of NaN are numbers. fuses: fma() rounds once. contracting: the probability that a
+    product and a sum at one place of the code are fused.
     """
 
     seed: int = 0
@@ -58,13 +58,13 @@ class Arithmetic:
         return compared if self.flushes or self.folds else compare
 
     def _folded(self, found: Any, is_nan: Any) -> Any:
-        """A result, but 0 or 1 where an operand is NaN, if NaN is folded."""
+        """Return a result; if the device folds NaN, 0 or 1 at random where an operand is NaN."""
         if not (self.folds and is_nan.any()):
             return found
         return np.where(is_nan, self.random.integers(2, size=np.shape(found)), found).astype(found.dtype)[()]
 
     def _product(self, a: Any, b: Any) -> Any:
-        """Multiply as float64. A factor that is 0 in all lanes may be one that a compiler knows."""
+        """Multiply as float64. If the device folds NaN, a factor that is 0 in all lanes gives 0: the compiler may know it."""
         is_0 = self.folds and any(factor.__class__ is not np.ndarray and factor == 0 for factor in (a, b))
         return np.float64(0) if is_0 else self._wide(a) * self._wide(b)
 
@@ -72,10 +72,10 @@ class Arithmetic:
         return self.flush(x).astype(np.float64)
 
     def rounded(self, exact: Any) -> Any:
-        """A float64 as a float32."""
+        """Round a float64 to float32, in the device's way."""
         near = exact.astype(np.float32)
         wide = near.astype(np.float64)
-        inexact = (wide != exact) & np.isfinite(exact)  # what is too large becomes infinity, or the largest number
+        inexact = (wide != exact) & np.isfinite(exact)  # too large numbers become infinity or the largest number
         if self.rounding == ZERO:
             near = np.where(inexact & (np.abs(wide) > np.abs(exact)), np.nextafter(near, np.float32(0)), near)
         elif self.rounding == EITHER:
@@ -84,7 +84,7 @@ class Arithmetic:
         return self.flush(near[()])
 
     def _sum(self, a: Any, b: Any) -> Any:
-        """A sum of two float64, rounded once: before that with an odd last bit where it is not exact."""
+        """Add two float64 and round the sum once, to float32. For that, an inexact float64 sum is rounded to odd first."""
         total = a + b
         part = total - a
         error = (a - (total - part)) + (b - part)
@@ -108,7 +108,7 @@ class Arithmetic:
         return self.fused(a, b, c) if self.fuses else self.add(self.mul(a, b), c)
 
     def _inexact(self, exact: Any, ulps: Any, absolute: Any = None) -> Any:
-        """A function's result with an error of at most so many units in the last place; of `absolute` where it is no NaN."""
+        """Return a function's result with an error of at most `ulps` units in the last place, or `absolute` if not NaN."""
         if self.errors == NONE:
             return self.flush(exact.astype(np.float32))
         shape = np.shape(exact)
@@ -132,6 +132,6 @@ class Arithmetic:
         return self._folded(found, np.isnan(x))
 
     def unpack_half(self, word: Any) -> tuple[Any, ...]:
-        """Two float16, whose denormals may be flushed too."""
+        """Return the two float16 of a word as float32. If the device flushes denormals, it flushes float16's, too."""
         halves = (((word >> np.uint32(shift)) & np.uint32(0xFFFF)).astype(np.uint16).view(np.float16) for shift in (0, 16))
         return tuple(self.flush(half.astype(np.float32), _LEAST_HALF) for half in halves)

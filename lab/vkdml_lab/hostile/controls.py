@@ -1,4 +1,4 @@
-"""Planted mistakes, each of which its mode must see: or the mode's silence means nothing."""
+"""Controls: planted mistakes that a mode must report. If it does not, its silence about the real kernels means nothing."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from vkdml_lab.hostile.modes import Edits
 from vkdml_lab.hostile.tasks import Task
 from vkdml_lab.internals import PERSISTENT, SEQUENCE, STEPPED, Problem, Schedule
 
-_TRIES = 32  # tasks that have the kernel
+_TRIES = 32  # tasks with the kernel that are tried
 _LARGE = 100  # units
 
 
 @dataclass(frozen=True)
 class Control:
-    """A mistake: in `file` of shaders, `old` becomes `new`. kernel: a source's name, of which a task must have a kernel.
-    schedule: how tasks run. seen: how what the mode says of it begins.
+    """One planted mistake: in the shaders' `file`, `old` becomes `new`. kernel: the source whose kernels a task must use.
+    schedule: the tasks' schedule. seen: possible beginnings of the mode's report of this mistake.
     """
 
     name: str
@@ -34,10 +34,10 @@ class Control:
     new: str
     seen: tuple[str, ...]
     schedule: Schedule | None = None
-    is_large: bool = False  # whether it needs a task of many units
+    is_large: bool = False  # whether only tasks with many units show the mistake
 
     def result(self) -> str:
-        """What the mode says, or nothing if it does not see the mistake."""
+        """Return the mode's report of the mistake, or "" if it does not see it."""
         wrong = _mistaken(self.file, self.old, self.new, self.kernel)
         for seed in islice((seed for seed in count() if self._suits(self.task(seed))), _TRIES):
             found = modes.MODES[self.mode].run(seed, self.task(seed), wrong)
@@ -62,7 +62,7 @@ def _recurrent(seed: int, schedule: Schedule) -> Task:
 
 @lru_cache
 def _named(source: str) -> frozenset[str]:
-    """The kernels of a source, for each cell and way to store."""
+    """Return the names of a source's kernels, for each cell and element size."""
     return frozenset(kernel for kernel, (path, _) in compile_shaders.sources(compile_shaders.SHADERS).items()
                      if path == compile_shaders.SHADERS / f"{source}.comp")
 
@@ -76,7 +76,7 @@ def _mistaken(file: str, old: str, new: str, source: str) -> Edits:
 _WRONG, _LOST = ("Output", "other bits"), ("NaN becomes a number",)
 
 CONTROLS = [
-    # The first five are looked for in each run of the tests
+    # The test suite runs the first five
     Control("no barrier behind what is fetched", "watched", "gpu/CELL_stepped", "gpu/part_step.glsl",
             "    barrier();\n    float sums[SUMS];", "    float sums[SUMS];", ("race, read after write: tile",), STEPPED),
     Control("no bound on the columns that are loaded", "watched", "gpu/projection", "gpu/product_tile.glsl",

@@ -1,4 +1,4 @@
-"""What each instruction becomes in Python."""
+"""Translates each SPIR-V instruction to Python."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 from vkdml_lab.hostile.modules import COHERENT, Decoration, Instruction, Module, Op, Storage, Type
 
 NUMPY = {"u16": "np.uint16", "u32": "np.uint32", "i32": "np.int32", "f32": "np.float32", "bool": "np.bool_"}
-# What is computed component by component of {0}, {1} and {2}, and as what it takes them: by default as they are
+# Python by instruction, computed for each component; {0}, {1} and {2} are the operands. The second text is the type that
+# operands are viewed as; "": their own
 _FLOATS = {Op.FAdd: "add", Op.FSub: "sub", Op.FMul: "mul", Op.FDiv: "div", Op.FOrdEqual: "eq", Op.FUnordNotEqual: "ne",
            Op.FOrdLessThan: "lt", Op.FOrdGreaterThan: "gt", Op.FOrdLessThanEqual: "le", Op.FOrdGreaterThanEqual: "ge",
            Op.VectorTimesScalar: "mul"}
@@ -26,7 +27,7 @@ _FORMS = {**{op: (f"arithmetic.{name}({{0}}, {{1}})", "") for op, name in _FLOAT
           Op.ConvertUToF: ("{0}.astype(np.float32)", ""), Op.UConvert: ("{0}.astype(np.uint16)", ""),
           Op.ConvertFToU: ("to_whole(wave, {0}, 'u32')", ""), Op.ConvertFToS: ("to_whole(wave, {0}, 'i32')", ""),
           Op.IsNan: ("arithmetic.ne({0}, {0})", "")}
-# Of GLSL.std.450: RoundEven, FAbs, UMin, UMax, UClamp, Exp, Log, Fma
+# Instructions of GLSL.std.450: RoundEven, FAbs, UMin, UMax, UClamp, Exp, Log, Fma
 _EXTENDED = {2: "np.rint({})", 4: "np.abs({})", 38: "np.minimum({}, {})", 41: "np.maximum({}, {})",
              44: "np.minimum(np.maximum({}, {}), {})", 27: "arithmetic.exp({})", 28: "arithmetic.log({})",
              50: "arithmetic.fma({}, {}, {})"}
@@ -40,9 +41,9 @@ def in_tuple(parts: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Pointer:
-    """A part of `base`: of a value of the function's own by path, or of memory by an offset in its units.
+    """A pointer to a part of `base`: into a local value by a path of indices, or into memory by an offset in units.
 
-    is_coherent: whether others may see it or be seen, so that each load looks again. label: for reports.
+    is_coherent: other waves may change or see the memory, so that each load reads it again. label: its name in reports.
     """
 
     base: str
@@ -55,7 +56,7 @@ class Pointer:
 
 
 def shape(type_: Type) -> str:
-    """A type as `fill` takes it."""
+    """Return the source of the tuple (or kind) by which `fill` makes a value of this type."""
     if type_.kind == "struct":
         return in_tuple(map(shape, type_.members))
     return f"({shape(type_.element)},) * {type_.count}" if type_.element else repr(type_.kind)
@@ -63,8 +64,8 @@ def shape(type_: Type) -> str:
 
 @dataclass
 class Writer:
-    """What all functions of a module share. constants: names of numbers, by type and bits. blocks: in order, and waiting: those
-    that wait or call one that does, of functions.
+    """State that the writers of a module's functions share. constants: Python names by type and bits. blocks: each function's
+    blocks in order. waiting: functions that may wait, themselves or in a call.
     """
 
     module: Module
@@ -83,7 +84,7 @@ class Writer:
             self.waiting |= more
 
     def _may_wait(self, instruction: Instruction) -> bool:
-        """An access chain to a coherent block stands for its loads and stores."""
+        """Whether others may run at this instruction. The access chain to a coherent block stands for its loads and stores."""
         op, pointer = instruction.op, instruction.operands[0] if instruction.operands else 0
         return op == Op.ControlBarrier or (self.waits and (
             Op.AtomicLoad <= op <= Op.AtomicOr or (op == Op.AccessChain and self.module.is_coherent(pointer))))
@@ -107,14 +108,14 @@ class InstructionWriter:
         self.writer, self.module, self.name, self.depth = writer, writer.module, name, 0
         self.types: dict[int, Type] = {}
         self.pointers: dict[int, Pointer] = {}
-        # Products that may be contracted, by what has their value; variables have theirs until the block's end
+        # Products that may be contracted with a sum, by the id that has their value. A variable's hold until the block ends
         self.products: dict[int, Instruction | None] = {}
 
     def line(self, text: str) -> None:
         self.writer.lines.append(" " * self.depth + text)
 
     def place(self, what: str) -> int:
-        """The number of a place for reports."""
+        """Name a place of the code for reports. Returns its number."""
         self.writer.places.append(f"{what} in {self.name}")
         return len(self.writer.places) - 1
 
@@ -125,13 +126,13 @@ class InstructionWriter:
         return self.module.constants[id_][0] if id_ in self.module.constants else self.types[id_]
 
     def component(self, id_: int, at: str, kind: str = "") -> str:
-        """A scalar, or a vector's component at `[n]`, as another kind of the same size."""
+        """Return the source of a scalar, or of component `[n]` of a vector, viewed as `kind`, a type of the same size."""
         type_ = self.type_of(id_)
         found = self.value(id_) + (at if type_.kind == "vector" else "")
         return found if kind in ("", type_.scalar) else f"{found}.view({NUMPY[kind]})"
 
     def each(self, type_: Type, write: Callable[[str], str]) -> str:
-        """What is written for each component of a type."""
+        """Return the source of a value of a type, from the source of each component."""
         return in_tuple(write(f"[{n}]") for n in range(type_.count)) if type_.kind == "vector" else write("")
 
     def wait(self, is_seen: bool = True) -> None:
@@ -202,7 +203,7 @@ class InstructionWriter:
         raise NotImplementedError(f"{op.name} in {self.name}")
 
     def _sum(self, instruction: Instruction, at: str) -> str:
-        """A sum or difference, which may be one operation with a product in it, if the device chooses so at this place."""
+        """Return the source of a sum or difference. If an operand is a product, the device may choose to fuse both."""
         a, b = instruction.operands
         plain = _FORMS[instruction.op][0].format(self.component(a, at), self.component(b, at))
         product, other = (self.products[a], b) if self.products.get(a) else (self.products.get(b), a)
@@ -237,12 +238,12 @@ class InstructionWriter:
                 continue
             if type_.kind == "struct":
                 has = self.module.decorations.get((type_.id, number), {})
-                if Decoration.Offset in has:  # of a buffer's block
+                if Decoration.Offset in has:  # the struct of a buffer's block
                     pointer = replace(pointer, is_coherent=bool(COHERENT & {*has}), label=self.module.names[type_.id, number])
                 text = str(has.get(Decoration.Offset, sum(4 * member.words for member in type_.members[:number])) // 4)
             else:
                 stride = self.module.decorations.get(type_.id, {}).get(Decoration.ArrayStride, 4 * inner.words)
-                step = 1 if inner.kind == "u16" else stride // 4  # in units
+                step = 1 if inner.kind == "u16" else stride // 4  # units of memory, which are words or halves
                 dynamic = f"{self.component(index, '', 'u32')}.astype(np.int64) * {step}"
                 text = str(number * step) if index in self.module.constants else dynamic.removesuffix(" * 1")
             parts = [part for part in (pointer.offset, text) if part != "0"]
@@ -266,7 +267,7 @@ class InstructionWriter:
         if not pointer.in_memory:
             cell = f"{pointer.base}[0]"
             place, mask = self.place("an element"), "m"
-            if pointer.base.startswith("x") and not pointer.path:  # lanes that do not call this function, or the next, never look
+            if pointer.base.startswith("x") and not pointer.path:  # once written, lanes outside the mask never read it
                 mask = "None" if pointer.label == "param" else "(None if m is entered else m)"
             self.line(f"{cell} = put(wave, {cell}, {in_tuple(pointer.path)}, {self.value(value)}, {mask}, {place})")
             return

@@ -1,4 +1,4 @@
-"""What the translated kernels are written with.
+"""The functions that translated kernels call.
 
 A value is an array with an element for each lane of a wave, or one numpy scalar for all of them; a composite is a tuple of
 values. A mask is None for all lanes, False for none, or an array of bools, of which some are true.
@@ -14,13 +14,13 @@ import numpy as np
 
 np.seterr(all="ignore")
 Array = np.ndarray
-count = np.count_nonzero  # the fastest way to ask for any and all
+count = np.count_nonzero  # the fastest test for any or all
 Mask = Any  # None, False or an array
 DTYPES: dict[str, Any] = {"u16": np.uint16, "u32": np.uint32, "i32": np.int32, "f32": np.float32, "bool": np.bool_}
 
 
 class Invocations(Protocol):
-    """What memory knows of a wave: its lanes, the invocation and workgroup of each, and what to fill and report with."""
+    """The part of a wave that memory uses: lanes, their invocations and workgroups, reports, and noise for undefined values."""
 
     lanes: int
     invocations: np.ndarray
@@ -31,7 +31,7 @@ class Invocations(Protocol):
 
 
 def split(mask: Mask, condition: Any) -> tuple[Mask, Mask]:
-    """The lanes of a mask for which a condition holds, and the others."""
+    """Return the mask of the lanes in which a condition holds, and the mask of the others."""
     if condition.__class__ is not Array:
         return (mask, False) if condition else (False, mask)
     yes = condition if mask is None else condition & mask
@@ -51,7 +51,7 @@ def join(a: Mask, b: Mask) -> Mask:
 
 
 def merge(mask: Mask, new: Any, old: Any) -> Any:
-    """The new value in the lanes of the mask, in others the old one."""
+    """Return the new value in the lanes of the mask and the old value in the others."""
     if mask is None:
         return new
     if new.__class__ is tuple:
@@ -68,7 +68,7 @@ def choose(condition: Any, a: Any, b: Any) -> Any:
 
 
 def fill(pattern: dict[str, Any], shape: Any) -> Any:
-    """A value of a type, as a shape tells it, of a scalar for each kind."""
+    """Return a value of a type. pattern: the scalar for each kind. shape: the type, as instructions.shape writes it."""
     if shape.__class__ is str:
         return pattern[shape]
     return tuple([fill(pattern, part) for part in shape])
@@ -78,7 +78,7 @@ ZEROS = {kind: dtype(0) for kind, dtype in DTYPES.items()}
 
 
 def _elements(wave: Any, index: Any, length: int, mask: Mask, place: int) -> Sequence[int]:
-    """The elements that lanes of the mask ask for; those that do not exist are reported."""
+    """Return the indices that lanes of the mask use. Indices out of bounds are reported and left out."""
     wanted = [int(index)] if index.__class__ is not Array else np.unique(index if mask is None else index[mask]).tolist()
     if wanted[-1] >= length:
         wave.report("out of bounds: an array", place, f"element {wanted[-1]} of {length}")
@@ -86,7 +86,7 @@ def _elements(wave: Any, index: Any, length: int, mask: Mask, place: int) -> Seq
 
 
 def pick(wave: Any, value: tuple[Any, ...], index: Any, mask: Mask, place: int) -> Any:
-    """value[index]"""
+    """Return value[index], where each lane may have another index."""
     elements = _elements(wave, index, len(value), mask, place) or [0]
     found = value[elements[0]]
     for number in elements[1:]:
@@ -95,7 +95,7 @@ def pick(wave: Any, value: tuple[Any, ...], index: Any, mask: Mask, place: int) 
 
 
 def put(wave: Any, value: tuple[Any, ...], path: Sequence[Any], new: Any, mask: Mask, place: int) -> Any:
-    """A composite with another value at path."""
+    """Return a copy of a composite, with `new` at `path` in the lanes of the mask."""
     if not path:
         return merge(mask, new, value)
     index, rest = path[0], path[1:]
@@ -111,7 +111,7 @@ def put(wave: Any, value: tuple[Any, ...], path: Sequence[Any], new: Any, mask: 
 # Integers
 
 def _checked(operation: Any, is_bad: Callable[[Any], Any], instead: Callable[[Any], Any]) -> Callable[..., Any]:
-    """An operation that some operands have no result of: they are reported, and others take their place."""
+    """Return an operation that reports operands without a defined result and replaces them."""
     def function(wave: Any, a: Any, b: Any, mask: Mask, place: int) -> Any:
         bad = is_bad(b)
         if count(bad):
@@ -136,7 +136,7 @@ def sub_borrow(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def to_whole(wave: Any, x: Any, kind: str) -> Any:
-    """A float as an integer; what has no such one becomes whatever memory holds."""
+    """Convert floats to integers. A float without such an integer gives the wave's noise."""
     info = np.iinfo(DTYPES[kind])
     exists = (x > np.float64(info.min) - 1) & (x < np.float64(info.max) + 1)
     return np.where(exists, np.where(exists, x, 0).astype(np.int64).astype(DTYPES[kind]), wave.pattern[kind])[()]

@@ -1,4 +1,4 @@
-"""The machine: waves of any number of lanes that run a dispatch in some order, and reports of what they must not do."""
+"""The machine: it runs a dispatch in waves of any number of lanes, in random order, and reports what kernels must not do."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from vkdml_lab.hostile.ordering import WORKGROUP_SCOPE, Order, active
 from vkdml_lab.hostile.translating import Translation
 from vkdml_lab.hostile.weak import Clock
 
-ALL = 0  # lanes of a wave: those of all workgroups
-_GROUPS, _GROUP, _INVOCATION, _GLOBAL, _INDEX = 24, 26, 27, 28, 29  # builtins
-_SLOWEST = 0.05  # of the speed of others
+ALL = 0  # wave size: one wave runs all lanes of all workgroups
+_GROUPS, _GROUP, _INVOCATION, _GLOBAL, _INDEX = 24, 26, 27, 28, 29  # numbers of SPIR-V's builtins
+_SLOWEST = 0.05  # the least speed of a wave; the most is 1
 
 
 @dataclass
 class Behaviour:
-    """How a device behaves, of what it may do.
+    """One of the behaviours that Vulkan allows a device.
 
-    watches: whether races, and what is read unwritten, are looked for. weak: whether memory is that between workgroups that
-    wait for each other. wave: its lanes. resident: workgroups at once; 0: all. spins: looks before giving up. reports: what a
-    kernel did that it must not, by what, kernel and place in it, with an example.
+    watches: look for data races and reads of unwritten memory. weak: stores reach other workgroups late and in any order. wave:
+    lanes of a subgroup. resident: workgroups that run at once; 0: all. spins: polls before a wait gives up. reports: an example
+    of each fault, by its kind, kernel and line.
     """
 
     seed: int = 0
@@ -41,8 +41,8 @@ class Behaviour:
 
 @dataclass
 class Machine:
-    """One dispatch. memories: by the module's variables. pattern: what private memory holds at first, by kind. order, clock:
-    None where accesses are not watched, and where memory is not weak.
+    """One dispatch. memories: by variable. pattern: the first contents of private memory, by kind. order: None if accesses are
+    not watched. clock: None if memory is not weak.
     """
 
     kernel: str
@@ -65,10 +65,10 @@ class Machine:
         self.behaviour.reports.setdefault((what, self.kernel, where), example)
 
     def run(self, lanes: int) -> None:
-        """Run all workgroups in waves of so many lanes."""
+        """Run all workgroups in waves of this many lanes."""
         groups = np.array(self.random.sample(range(self.count), self.count))
         waiting = [np.arange(self.count)] if lanes == ALL else np.split(groups, self.count)
-        running: list[list[Wave]] = []  # the waves of a workgroup, or of all
+        running: list[list[Wave]] = []  # the waves that share barriers: one workgroup's, or all
         while waiting or running:
             while waiting and len(running) < (self.behaviour.resident or self.count):
                 together = waiting.pop()
@@ -90,7 +90,7 @@ class Machine:
             self.clock.release()
 
     def _pass(self, waves: list[Wave]) -> None:
-        """All invocations of a workgroup that have not ended wait at a barrier."""
+        """Release the barrier at which all waves of a workgroup wait. Reports a barrier that some invocations did not reach."""
         arrived = np.zeros((self.count, self.size), bool)
         for wave in waves:
             place, mask, scope, _, semantics = wave.barrier
@@ -108,7 +108,7 @@ class Machine:
 
 
 class Wave:
-    """`count` invocations from `first` on of each workgroup. barrier: where it waits. speed: how often it has its turn."""
+    """Invocations first to first + count - 1 of each workgroup. barrier: where they wait. speed: their share of turns."""
 
     def __init__(self, machine: Machine, groups: np.ndarray, first: int, count: int) -> None:
         self.machine, self.report, self.memories, self.push = machine, machine.report, machine.memories, machine.push
@@ -131,7 +131,7 @@ class Wave:
         return not self.is_over and self.barrier is None
 
     def step(self) -> None:
-        """Run until the next place where others may have their turn."""
+        """Run until the next point at which another wave may run."""
         try:
             self.barrier = next(self._running)
         except StopIteration:

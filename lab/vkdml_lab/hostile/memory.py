@@ -1,4 +1,4 @@
-"""Buffers and shared memory: they tell what is read unwritten, outside or in a race, and give noise for all of it."""
+"""Buffers and shared memory. They report unwritten reads, accesses out of bounds and races, and return noise for these."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vkdml_lab.hostile.weak import WeakMemory
 
 
 class Buffer:
-    """Words, and which halves of them have been written."""
+    """A buffer's words, and for each half of a word whether it was ever written."""
 
     def __init__(self, words: np.ndarray) -> None:
         self.words, self.written = words, np.zeros(2 * len(words), bool)
@@ -21,16 +21,16 @@ class Buffer:
     def put(self, data: np.ndarray) -> None:
         raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
         self.words.view(np.uint8)[:raw.size] = raw
-        self.written[:-(-raw.size // 4) * 2] = True  # what fills the last word up is the caller's too
+        self.written[:-(-raw.size // 4) * 2] = True  # the caller's data includes the padding of its last word
 
 
 @dataclass
 class Memory:
-    """A buffer as a dispatch sees it, or the shared memory of all its workgroups under one name.
+    """A buffer as a dispatch sees it, or one shared variable of all workgroups.
 
-    dtype: of its units, uint32 or uint16. units: of one workgroup's shared memory; 0: of a buffer. accesses: None where none
-    are watched. is_flags: whether its loads and stores are relaxed atomics by declaration. may_store: whether the plan says that
-    the dispatch writes it. weak: how others see it.
+    dtype: uint32 or uint16, the type of a unit. units: the size of one workgroup's shared memory; 0 for a buffer. accesses:
+    None if not watched. is_flags: loads and stores count as relaxed atomics. may_store: the plan declares that the dispatch
+    writes the buffer. weak: when others see stores; None: at once.
     """
 
     name: str
@@ -44,13 +44,13 @@ class Memory:
 
     def __post_init__(self) -> None:
         self.data = self.buffer.words.view(self.dtype)
-        # A word has two halves, seen at once
+        # `written` has an element for each half of a word; a view reads both at once
         self.written = self.buffer.written if self.dtype == np.uint16 else self.buffer.written.view(np.uint16)
         self.whole = True if self.dtype == np.uint16 else 0x0101
         self.limit = self.units or len(self.data)
 
     def _places(self, wave: Invocations, offset: Any, count: int, mask: Mask, place: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """The first units of all lanes, and the lanes whose units do not exist, which have others' instead."""
+        """Return each lane's first unit, and the lanes that are out of bounds, whose units are clipped to others."""
         at = np.broadcast_to(np.asarray(offset, np.int64), (wave.lanes,))
         outside = at > self.limit - count
         if outside.any():
@@ -99,7 +99,7 @@ class Memory:
             self.written[at + n] = self.whole
 
     def atomic(self, wave: Invocations, name: str, offset: Any, value: Any, mask: Mask, place: int) -> Any:
-        """Only what `load` gives is used by kernels."""
+        """Execute an atomic. Only a load returns its value, as kernels ignore the other results."""
         at, _ = self._places(wave, offset, 1, mask, place)
         lanes = active(mask, wave.lanes)
         if self.accesses:
@@ -118,7 +118,7 @@ class Memory:
 
     def _watch(self, wave: Invocations, at: np.ndarray, count: int, mask: Mask, place: int, writes: bool = False, atomic: bool = False
                ) -> np.ndarray | None:
-        """Look at an access. Returns the lanes whose loads may find anything."""
+        """Check an access. Returns the lanes whose loads are undefined, because of a race or an unwritten unit."""
         assert self.accesses
         lanes = active(mask, wave.lanes)
         units = at[lanes] if mask is not None else at

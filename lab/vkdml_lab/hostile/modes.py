@@ -1,4 +1,4 @@
-"""The modes: what a device may do, and what must hold on it."""
+"""The modes of the hostile device. Each draws a behaviour and checks what must hold on it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from vkdml_lab.hostile.running import Device, Outcome
 from vkdml_lab.hostile.tasks import Task
 from vkdml_lab.internals import PERSISTENT, MovedProblem, PlainProblem, Plan, Problem, self_test
 
-Edits = Mapping[str, bytes]  # SPIR-V instead of what is shipped, by kernel
+Edits = Mapping[str, bytes]  # SPIR-V by kernel that replaces the shipped one
 
-# Reports that are no failure, as patterns, and why. What is read so is noise all the same, and no bit may change by it
+# Reports that are no failures, by pattern, with the reason. These loads still return noise, which must not change any bit
 ALLOWED = {
     "unwritten: ": "loads from before it is known whether anything is there; what they find is not used",
     "race, .*: state: .*load of state_words in load_": "rows past the batch, and units past H, load the state of others that have it, "
@@ -30,12 +30,12 @@ ALLOWED = {
 }
 _WAVES, _SMALL = (1, 4, 8, 16, 32, 64, 128), 50
 _FEW_SPINS = 40
-_FAR = 1_000_003  # from a seed to the next that takes its place
+_FAR = 1_000_003  # distance between the seeds that are tried one after the other
 
 
 @dataclass
 class Result:
-    """A run's. kernels: those that ran. wrong: what must not be. note: how it ended else."""
+    """The result of a run. kernels: those that ran. wrong: the failures. note: an allowed outcome that the report counts."""
 
     kernels: set[str]
     wrong: list[str] = field(default_factory=list)
@@ -48,7 +48,7 @@ def run(task: Task, behaviour: Behaviour, edits: Edits) -> tuple[Device, Outcome
 
 
 def same_bits(task: Task, behaviour: Behaviour, edits: Edits) -> Result:
-    """A task on a device: right, with the bits that a kind device gives, all written, and without reports."""
+    """Run a task. Results must be right, complete, without reports, and bit-identical to those of a well-behaved device."""
     device, outcome = run(task, behaviour, edits)
     kind = run(task, Behaviour(seed=behaviour.seed + 1), edits)[1]
     wrong = [task.wrong(outcome.outputs)]
@@ -65,18 +65,18 @@ def same_bits(task: Task, behaviour: Behaviour, edits: Edits) -> Result:
 
 
 def _wave(draw: random.Random, task: Task) -> int:
-    """Lanes of a wave: few in a small problem alone, as each wave runs alone."""
+    """Draw the lanes of a wave. Only small problems get waves of few lanes, as waves run one by one."""
     is_small = isinstance(task.problem, Problem) and task.problem.steps * task.problem.batch * task.problem.hidden <= _SMALL
     return draw.choice((ALL, ALL, ALL, *_WAVES[5 if task.problem.element.pairs else 0 if is_small else 3:]))
 
 
 def watched(seed: int, task: Task, edits: Edits) -> Result:
-    """Races, words outside, unwritten words, barriers in divergent flow; in waves of any size."""
+    """Look for races, accesses out of bounds, unwritten reads and divergent barriers, in waves of any size."""
     return same_bits(task, Behaviour(seed, watches=True, wave=_wave(random.Random(seed), task)), edits)
 
 
 def weak(seed: int, task: Task, edits: Edits) -> Result:
-    """Weak memory between workgroups that wait for each other, some of their waves slow; or too few of them at once."""
+    """Let memory be weak where workgroups wait for each other. Some waves are slow, or too few workgroups run at once."""
     draw = random.Random(seed)
     few = draw.random() < 0.2
     return same_bits(task, Behaviour(seed, weak=True, wave=_wave(draw, task), resident=int(few),
@@ -84,7 +84,7 @@ def weak(seed: int, task: Task, edits: Edits) -> Result:
 
 
 def drawn(seed: int, scale: float = 1.0) -> Arithmetic:
-    """Some arithmetic that Vulkan allows; with a scale, functions that are so much more inexact."""
+    """Draw an arithmetic that Vulkan allows. scale: multiplies the errors of functions."""
     draw = random.Random(seed)
     return Arithmetic(seed, draw.choice((arithmetic.NEAREST, arithmetic.ZERO, arithmetic.EITHER)),
                    draw.choice((arithmetic.NONE, arithmetic.HIGH, arithmetic.LOW, arithmetic.EXTREME, arithmetic.RANDOM)),
@@ -92,7 +92,7 @@ def drawn(seed: int, scale: float = 1.0) -> Arithmetic:
 
 
 def inexact(seed: int, task: Task, edits: Edits, scale: float = 1.0) -> Result:
-    """The worst arithmetic: results within the bound that checked calls have; float64 where the device passes its test."""
+    """Use inexact arithmetic. Results must be within checked calls' bound. float64 runs only if the device passes its test."""
     if task.problem.element.pairs and not passes_float64(drawn(seed, scale), edits):
         return Result(set(), note="refused float64")
     device, outcome = run(task, Behaviour(seed, arithmetic=drawn(seed, scale)), edits)
@@ -100,7 +100,7 @@ def inexact(seed: int, task: Task, edits: Edits, scale: float = 1.0) -> Result:
 
 
 def _lost_nan(seed: int, task: Task, edits: Edits) -> str:
-    """What is wrong where an input is NaN, on a device that assumes that none is."""
+    """Return what is wrong if an input is NaN and the device assumes that no number is: a NaN that became a number."""
     if isinstance(task.problem, MovedProblem) or not drawn(seed).folds:
         return ""
     of_nan = task.of_nan(seed)
@@ -111,7 +111,7 @@ def _lost_nan(seed: int, task: Task, edits: Edits) -> str:
 
 
 def passes_float64(device: Arithmetic, edits: Edits) -> bool:
-    """Whether a device passes the test before the first operator in float64."""
+    """Whether the device passes the test that vkdml runs before its first float64 operator."""
     made: dict[str, np.ndarray] = {}
 
     def trial(_: Any, problem: PlainProblem, memory: Mapping[str, np.ndarray]) -> Any:
@@ -128,14 +128,14 @@ def passes_float64(device: Arithmetic, edits: Edits) -> bool:
 
 @dataclass(frozen=True)
 class Mode:
-    """run: a task's result, by a seed. draws: what it draws tasks from, by a seed."""
+    """A mode. run: run a task, with a seed for the behaviour. draws: functions of which one draws the task by a seed."""
 
     run: Callable[[int, Task, Edits], Result]
     draws: tuple[Callable[[int], Task], ...]
 
 
 def _waiting(seed: int) -> Task:
-    """A task with workgroups that wait for each other, which float64 has not."""
+    """Draw a task whose workgroups wait for each other, which float64's never do."""
     found = (tasks.recurrent(number, (PERSISTENT,)) for number in count(seed, _FAR))
     return next(task for task in found if task.plan.timed_out)
 

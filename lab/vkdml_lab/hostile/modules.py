@@ -1,4 +1,4 @@
-"""A kernel's SPIR-V as Python objects: what glslang makes of shaders/, no more."""
+"""A kernel's SPIR-V as Python objects. Only what glslang makes of shaders/ is known."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 class Op(IntEnum):
-    """Opcodes, as the specification names them."""
+    """Opcodes by the names in the SPIR-V specification."""
 
     Name, MemberName, ExtInst, EntryPoint, TypeVoid, TypeBool, TypeInt, TypeFloat, TypeVector = 5, 6, 12, 15, 19, 20, 21, 22, 23
     TypeArray, TypeRuntimeArray, TypeStruct, TypePointer, TypeFunction = 28, 29, 30, 32, 33
@@ -37,20 +37,20 @@ class Storage(IntEnum):
 
 
 COHERENT = {Decoration.Coherent, Decoration.Volatile}
-_WORKGROUP_SIZE = 25  # a builtin
+_WORKGROUP_SIZE = 25  # number of the builtin
 _WITHOUT_RESULT = {Op.Store, Op.ControlBarrier, Op.LoopMerge, Op.SelectionMerge, Op.Branch, Op.BranchConditional, Op.Return,
                    Op.ReturnValue}
-_SKIPPED = {3, 4, 8, 10, 11, 14, 16, 17, 317}  # sources, extensions, lines, modes, capabilities, the memory model, nothing
+_SKIPPED = {3, 4, 8, 10, 11, 14, 16, 17, 317}  # without effect, such as OpSource, OpLine and OpNop
 
 
 @dataclass(frozen=True, eq=False)
 class Type:
-    """kind: u16, u32, i32, f32, bool, vector, array, struct, pointer or void."""
+    """A SPIR-V type. kind: u16, u32, i32, f32, bool, vector, array, struct, pointer or void."""
 
     kind: str
     id: int
-    element: Type | None = None  # of a vector, array or pointer
-    count: int = 0               # of a vector's or array's elements; 0: known at run time
+    element: Type | None = None  # the elements of a vector or array, or a pointer's target
+    count: int = 0  # number of a vector's or array's elements; 0 if only known at run time
     members: tuple[Type, ...] = ()
 
     @property
@@ -60,7 +60,7 @@ class Type:
 
     @property
     def words(self) -> int:
-        """Words of shared memory."""
+        """The size in words of shared memory."""
         if self.kind == "struct":
             return sum(member.words for member in self.members)
         return self.count * self.element.words if self.element else 1
@@ -85,8 +85,8 @@ class Function:
         return last.operands[:1] if last.op == Op.Branch else last.operands[1:3] if last.op == Op.BranchConditional else []
 
     def ordered(self) -> list[int]:
-        """The blocks that can be reached, those of a construct side by side before its merge block; the jump back of a loop is
-        in its last one.
+        """Return the reachable blocks in an order in which all blocks of a construct come before its merge block, and a loop's
+        last block is the one that jumps back.
         """
         seen: list[int] = []
         found: list[int] = []
@@ -96,7 +96,7 @@ class Function:
                 return
             seen.append(block)
             for instruction in self.blocks[block]:
-                if instruction.op in (Op.LoopMerge, Op.SelectionMerge):  # a merge block, and where a loop continues, come last
+                if instruction.op in (Op.LoopMerge, Op.SelectionMerge):  # merge and continue blocks come last
                     for target in instruction.operands[:2 if instruction.op == Op.LoopMerge else 1]:
                         visit(target)
             for target in self.successors(block):
@@ -112,8 +112,8 @@ class Function:
 
 
 class Module:
-    """names, decorations: by id, or by a struct's id and the number of its member. constants: type and value. variables: type
-    and storage; initial: the constants that they hold at first.
+    """A parsed kernel. names, decorations: by id, or by a struct's id and a member's number. constants: type and value.
+    variables: type and storage class. initial: a variable's initializer.
     """
 
     def __init__(self, spirv: bytes) -> None:
@@ -175,11 +175,11 @@ class Module:
         return Type({Op.TypeVoid: "void", Op.TypeBool: "bool", Op.TypeFloat: "f32"}.get(op, "struct"), id_, members=members)
 
     def number(self, constant: int) -> int:
-        """The value of a constant uint."""
+        """Return the value of a uint constant."""
         return int(self.constants[constant][1])  # type: ignore[call-overload]
 
     def is_coherent(self, variable: int) -> bool:
-        """Whether it is a buffer with a coherent or volatile block."""
+        """Whether the variable is a buffer with a coherent or volatile block."""
         block = self.variables[variable][0].element if variable in self.variables else None
         members = range(len(block.members)) if block else ()
         return block is not None and any(COHERENT & {*self.decorations.get((block.id, n), ())} for n in members)

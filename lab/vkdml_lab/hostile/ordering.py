@@ -1,7 +1,7 @@
-"""What of a dispatch happens before what, by the letter of Vulkan's memory model, and the accesses that race.
+"""Finds data races by Vulkan's memory model: which accesses of a dispatch happen before which.
 
-An invocation has a clock for each storage class: the epochs of all invocations that happened before. A release begins its next
-epoch. Only barriers order invocations, and only those of a workgroup.
+An invocation has a vector clock for each storage class: the last epoch of every invocation that happened before. Each barrier
+begins a new epoch. Only barriers order invocations, and only those of one workgroup.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import numpy as np
 
 from vkdml_lab.hostile.lanes import Mask
 
-SHARED, BUFFERS = 0x100, 0x40  # memory semantics of a storage class
+SHARED, BUFFERS = 0x100, 0x40  # SPIR-V's memory semantics of the storage classes
 ACQUIRES, RELEASES = 0xA, 0xC
 WORKGROUP_SCOPE = 2
 
 
 class Order:
-    """Clocks of a dispatch's invocations, which have those of their own workgroup alone."""
+    """The clocks of all invocations of a dispatch. Each knows only the invocations of its own workgroup."""
 
     def __init__(self, workgroups: int, size: int) -> None:
         self.size = size
@@ -26,12 +26,12 @@ class Order:
         self.clocks = {kind: np.zeros((workgroups * size, size), np.int32) for kind in (SHARED, BUFFERS)}
 
     def is_before(self, kind: int, then: np.ndarray, epoch: np.ndarray, now: np.ndarray) -> np.ndarray:
-        """Whether what invocations did then, in some epoch, is before what others do now."""
+        """Whether accesses by the invocations `then`, in the given epochs, happen before accesses by the invocations `now`."""
         seen = (self.clocks[kind][now, then % self.size] >= epoch) & (then // self.size == now // self.size)
         return seen | (then == now)
 
     def barrier(self, workgroups: np.ndarray, semantics: int) -> None:
-        """All invocations of these workgroups have arrived."""
+        """Join the clocks of each workgroup's invocations, which all have reached a barrier."""
         invocations = (workgroups[:, None] * self.size + np.arange(self.size)).ravel()
         shape = len(workgroups), self.size, -1
         for kind, clock in self.clocks.items():
@@ -43,8 +43,8 @@ class Order:
 
 
 class Accesses:
-    """Accesses to one memory in a dispatch: of each of its units the last that wrote it, the last that read it, and another
-    reader that was not before that one, if there is any. So a race with an earlier reader may go unseen; one is reported.
+    """The last accesses to each unit of a memory: its last writer, its last reader, and another reader that did not happen
+    before that one. A race with an earlier reader may be missed; each reported race is real.
     """
 
     def __init__(self, order: Order, kind: int, units: int) -> None:
@@ -53,7 +53,7 @@ class Accesses:
 
     def conflicts(self, at: np.ndarray, invocations: np.ndarray, place: int, writes: bool, atomic: bool
                   ) -> tuple[np.ndarray, int, str]:
-        """Which of these race with an earlier access, or with each other; one such place, and what it is."""
+        """Return which lanes race with earlier accesses or each other, the place of one such access, and the kind of race."""
         racing, other, what = np.zeros(len(at), bool), place, ""
         epoch = self.order.epoch[invocations]
         for role in ("write", "read", "reader") if writes else ("write",):
@@ -78,7 +78,7 @@ class Accesses:
         last, another = self.fields["read"], self.fields["reader"]
         was_before = self.order.is_before(self.kind, another.invocation[at], another.epoch[at], invocations)
         is_over = was_before | (another.invocation[at] < 0)
-        # The first of these lanes stands for what is over, the last of them for all: of several, two are kept
+        # Keep two of several readers: the first lane, unless an earlier reader is still unordered, and the last
         another.put(at[is_over][::-1], invocations[is_over][::-1], epoch[is_over][::-1], place, atomic)
         last.put(at, invocations, epoch, place, atomic)
 

@@ -1,4 +1,4 @@
-"""Plans on the hostile device: all their dispatches, and the fallback where parts give up."""
+"""Runs a plan on the hostile device: all its dispatches, and the fallback if workgroups gave up waiting."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from vkdml_lab.hostile.translating import Translation, translate
 from vkdml_lab.hostile.weak import Clock, WeakMemory
 from vkdml_lab.internals import STATE, Dispatch, PlainProblem, Plan, Problem, load_kernel, of_spirv
 
-# Where parts wait for each other, the buffers whose words are flags by themselves: each is looked at until it is there, and
-# nothing else follows from it. No fence orders them, so what the model calls races is declared here.
+# Buffers that workgroups wait for word by word. A word that arrived is its own flag, and no fence orders these words, so their
+# accesses count as atomics and not as races.
 FLAGS = (STATE,)
 
-_SPINS = "SPINS"  # a constant: looks before giving up
-_FIRST_WORDS = (None, 0x7FC12345, 0xFFFFFFFF, 0)  # of memory that was never written: noise, a NaN, ones, zeros
+_SPINS = "SPINS"  # the constant of a kernel with the polls before a wait gives up
+_FIRST_WORDS = (None, 0x7FC12345, 0xFFFFFFFF, 0)  # contents of unwritten memory: noise, a NaN, all bits set, or 0
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """outputs: bytes by field. unwritten: outputs of which elements were never written."""
+    """The outcome of a plan. outputs: bytes by field. unwritten: outputs with elements that were never written."""
 
     outputs: dict[str, np.ndarray]
     gave_up: bool
@@ -43,7 +43,7 @@ def _translated(kernel: str, values: tuple[int, ...], waits: bool, edited: bytes
 
 
 class Device:
-    """A hostile device. edits: SPIR-V instead of what is shipped, by kernel. kernels: the names of those that ran."""
+    """A hostile device. edits: SPIR-V by kernel that replaces the shipped one. kernels: the names of those that ran."""
 
     def __init__(self, behaviour: Behaviour, edits: Mapping[str, bytes] = {}) -> None:
         self.behaviour, self.edits = behaviour, edits
@@ -80,7 +80,7 @@ class Device:
 
     @staticmethod
     def _is_whole(problem: Any, field: str, buffer: Buffer) -> bool:
-        """Whether each element has been written: by its first byte."""
+        """Whether each element has been written. Looks at each element's first byte only."""
         tensor = problem.tensor(field)
         return bool(tensor.view(np.repeat(buffer.written, 2)[::problem.element.itemsize].copy()).all())
 

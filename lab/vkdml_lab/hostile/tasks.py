@@ -1,4 +1,4 @@
-"""What runs on the hostile device: random problems with plans of made-up GPUs, each with what tells whether it is right."""
+"""Draws tasks for the hostile device: random problems, each with a plan for a made-up GPU and a check of its results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DEVICES = {**GPUS, "the smallest": SMALLEST}
 
 @dataclass(frozen=True)
 class Task:
-    """A problem, a plan of it, and the bytes of its inputs."""
+    """A problem, a plan for it, and the bytes of its inputs."""
 
     name: str
     problem: Problem | PlainProblem
@@ -45,20 +45,20 @@ class Task:
     memory: Mapping[str, np.ndarray]
 
     def wrong(self, outputs: Mapping[str, np.ndarray]) -> str:
-        """What is wrong with its results, beyond a bound of what rounding can have done."""
+        """Return what is wrong with the results, or "". Differences that rounding explains are right."""
         results = {field: outputs[field][:self.problem.tensor(field).size_in_bytes] for field in outputs}
         return "; ".join(map(str, differences(self.problem, {**self.memory, **results})))
 
     def of_nan(self, seed: int) -> Task:
-        """The same with NaN in all of one input."""
-        type_of = {field: self.problem.tensor(field).data_type for field in self.memory}  # lengths are integers
+        """Return the same task with one input of only NaN."""
+        type_of = {field: self.problem.tensor(field).data_type for field in self.memory}  # lengths have another
         field = random.Random(seed).choice([field for field in type_of if type_of[field] == type_of[self.problem.inputs[0]]])
         dtype = DTYPES[self.problem.input_element.name]
         nan = np.full(self.memory[field].size // dtype.itemsize, np.nan, dtype)
         return replace(self, memory={**self.memory, field: nan.view(np.uint8)})
 
     def elements(self, outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The elements of its results, without what is between them."""
+        """Return the results' elements, without the gaps that strides leave between them."""
         dtype = DTYPES.get(self.problem.element.name, np.dtype(f"V{self.problem.element.itemsize}"))
         tensors = {field: self.problem.tensor(field) for field in outputs}
         return {field: tensor.view(outputs[field][:tensor.size_of_elements * dtype.itemsize].view(dtype))
@@ -69,11 +69,11 @@ class Task:
 
 
 def recurrent(seed: int, schedules: tuple[Schedule, ...] = SCHEDULES) -> Task:
-    """A random problem of all that descriptors can say, some way to run it, and one of its tilings on some device."""
+    """Draw a recurrent problem, options and a device, and choose one of the tilings."""
     draw = random.Random(f"task {seed}")
-    # Some of more units, whose columns several invocations share
+    # A quarter of the problems has more units, so that several invocations share a column
     case = draw.choice(list(CASES.values())) if draw.random() < 0.25 else random_case(seed)
-    problem = with_sequence(case.problem)  # by which each step is checked alone
+    problem = with_sequence(case.problem)  # with all steps as output, so that each step can be checked alone
     name = draw.choice(list(DEVICES))
     info = replace(DEVICES[name], storage_16bit=draw.random() < 0.5)
     for schedule in (draw.choice(schedules), *draw.sample(SCHEDULES, len(SCHEDULES))):
@@ -83,14 +83,14 @@ def recurrent(seed: int, schedules: tuple[Schedule, ...] = SCHEDULES) -> Task:
             found = tilings(target)
             shared = [tiling for tiling in found if tiling.loop.parts > 1]
             tiling = draw.choice(shared or found)
-            # Or a device with so little shared memory that sums take the place of what was multiplied
+            # Sometimes shrink the device's shared memory, so that sums must overwrite the tile that was multiplied
             if isinstance(tiling.loop, families.gpu_loop.GpuLoop) and draw.random() < 0.3:
                 less = tiling.loop.shared_bytes - 1 + families.gpu_loop._UNUSED_SHARED_BYTES
                 smaller = Target(problem, replace(info, max_shared_memory=less), forced)
                 if in_place := [other for other in _tilings(smaller) if getattr(other.loop, "in_place", False)]:
                     target, tiling = smaller, draw.choice(in_place)
             plan = plan_of(target, tiling)
-        except InvalidArgumentError:  # a schedule that this type, or so small a problem, does not have
+        except InvalidArgumentError:  # this problem has no such schedule
             continue
         described = f"{problem.cell.name} in {problem.element.name}, {schedule} on {name}"
         return Task(described, problem, plan, _memory(case))
@@ -109,7 +109,7 @@ def _memory(case: Case) -> dict[str, np.ndarray]:
 
 
 def plain(seed: int) -> Task:
-    """One of the self-test's problems without a time loop, with any activation if it has one."""
+    """Draw one of the self-test's problems without a time loop. If it has an activation, draw that, too."""
     draw = random.Random(seed)
     kind = draw.choice(list(PLAIN_PROBLEMS))
     element = draw.choice(types_of(kind))

@@ -1,8 +1,9 @@
-"""A module becomes Python: each function of the kernel one over arrays with an element for each lane of a wave.
+"""Translates a SPIR-V module to Python. A function of the kernel becomes one over arrays with an element for each lane of a
+wave.
 
-Blocks follow each other in the module's order, each behind `if a7 is not False`, a7 being the mask of the lanes that have
-arrived at it: each branch to it adds its own. So selections, breaks, continues and returns are all the same. A loop is a
-`while` around its blocks. Functions that may wait, at a barrier or where another wave may have its turn, are generators.
+Blocks follow in the module's order. Block 7 is behind `if a7 is not False`, where a7 is the mask of the lanes that have
+arrived: each branch to the block adds its lanes. So selections, breaks, continues and returns all work alike. A loop is a
+`while` around its blocks. Functions that may wait (at a barrier, or where another wave may run) are generators.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from vkdml_lab.hostile.modules import Function, Instruction, Module, Op, Storage
 
 @dataclass(frozen=True)
 class Translation:
-    """start: begins the kernel in a wave, as an iterator over where it waits. places: in the kernel, by reports' numbers."""
+    """A translated kernel. start: makes an iterator that runs a wave from wait to wait. places: places in the code."""
 
     start: Callable[[Any], Any]
     places: list[str]
 
 
 def translate(module: Module, waits: bool) -> Translation:
-    """waits: whether other waves may have their turn at whatever they can see of this one."""
+    """Translate a module. waits: whether other waves may run at each access to memory that they share with this wave."""
     writer = Writer(module, waits)
     for id_, function in module.functions.items():
         FunctionWriter(writer, id_, function).write()
@@ -40,7 +41,7 @@ def translate(module: Module, waits: bool) -> Translation:
 
 
 class FunctionWriter(InstructionWriter):
-    """Writes the flow of one function. loops: the blocks that jump back, by header; one that never does so is no loop."""
+    """Writes a function's control flow. loops: the block that jumps back, by header; a header without one is no loop."""
 
     def __init__(self, writer: Writer, id_: int, function: Function) -> None:
         super().__init__(writer, writer.module.names[id_].split("(")[0])
@@ -76,7 +77,7 @@ class FunctionWriter(InstructionWriter):
                 self.line(f"m = a{block}; a{block} = False")
             self.products.clear()
             for instruction in blocks[block][:-1]:
-                # Later turns of a loop would have changed its value for lanes that have left
+                # Lanes that left the loop earlier would see a value of a later iteration
                 behind = any(home.get(used, set()) - self.around[block] for used in instruction.operands)
                 if behind and instruction.op != Op.Phi:
                     raise NotImplementedError(f"{self.name} uses a loop's value behind the loop")
@@ -108,7 +109,7 @@ class FunctionWriter(InstructionWriter):
                 values = dict(zip(instruction.operands[1::2], instruction.operands[::2]))
                 name = f"x{instruction.result}"
                 self.line(f"if {mask} is not False: {name} = merge({mask}, {self.value(values[block])}, {name})")
-        if len(self.sources[target]) > 1 or self.around[block] - self.around[target]:  # of other turns too
+        if len(self.sources[target]) > 1 or self.around[block] - self.around[target]:  # keep lanes of earlier iterations
             self.line(f"a{target} = join(a{target}, {mask})")
         elif mask != "m" or self.at[target] != self.at[block] + 1:
             self.line(f"a{target} = {mask}")

@@ -1,5 +1,5 @@
-"""Weak memory: stores that others see late and in any order, loads that find what was there before until one acquires.
-One of the machines that Vulkan allows, with a store buffer for each invocation before one memory.
+"""Weak memory: stores reach others late and in any order, and loads may find old values until the invocation acquires. It is
+one of the machines that Vulkan allows, with a store buffer for each invocation before a common memory.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import numpy as np
 from vkdml_lab.hostile.lanes import Invocations, Mask
 from vkdml_lab.hostile.ordering import ACQUIRES, BUFFERS, RELEASES, active
 
-_DELAYED, _STALE = 0.9, 0.3  # shares of stores that do not arrive in a step, and of loads that find an older value
+_DELAYED, _STALE = 0.9, 0.3  # probability that a store does not arrive in a step, and that a load finds the older value
 
 
 class Clock:
-    """The time of a dispatch, since when each of its invocations has acquired what others released, and its memories."""
+    """The time of a dispatch, and when each of its invocations last acquired other invocations' stores."""
 
     def __init__(self, invocations: int, seed: int) -> None:
         self.now, self.acquired, self.random = 1, np.zeros(invocations, np.int64), np.random.default_rng(seed)
@@ -34,15 +34,15 @@ class Clock:
             self.acquired[invocations] = self.now
 
     def release(self, invocations: np.ndarray | None = None) -> None:
-        """All stores of these invocations, or of all, arrive."""
+        """Let all pending stores of these invocations arrive; None: of all invocations."""
         for memory in self.memories:
             owners = memory.queue // memory.units
             memory.arrive(owners >= 0 if invocations is None else np.isin(owners, invocations))
 
 
 class WeakMemory:
-    """A buffer's words. Of each the value before the last, and when that ended; of each invocation and word: since when it has
-    known the last value, what it has stored that has not arrived, and what it has loaded that may stand for its next loads.
+    """A buffer's words. before, changed: a word's previous value, and when it changed. By invocation and word: seen (since when
+    it knows the present value), stored (its pending stores), kept (a loaded value that later loads may use again).
     """
 
     def __init__(self, data: np.ndarray, clock: Clock) -> None:
@@ -53,7 +53,7 @@ class WeakMemory:
         self.seen, self.kept_at = np.zeros(of_each, np.int64), np.full(of_each, -1)
         self.stored, self.kept = np.zeros(of_each, np.uint32), np.zeros(of_each, np.uint32)
         self.is_stored = np.zeros(of_each, bool)
-        self.queue = np.zeros(0, np.int64)  # places in `stored`
+        self.queue = np.zeros(0, np.int64)  # indices into `stored` of the pending stores
 
     def arrive(self, which: np.ndarray) -> None:
         (invocations, at), self.queue = np.divmod(self.queue[which], self.units), self.queue[~which]
@@ -66,7 +66,7 @@ class WeakMemory:
         self.before[at], self.changed[at] = self.data[at], self.clock.now
 
     def load(self, wave: Invocations, at: np.ndarray, count: int, mask: Mask, looks_anew: bool) -> list[np.ndarray]:
-        """What lanes of the mask find; others have anything."""
+        """Return what lanes of the mask load. Other lanes' values are undefined."""
         lanes = active(mask, wave.lanes)
         found = [np.zeros(wave.lanes, np.uint32) for _ in range(count)]
         for n in range(count):
@@ -87,12 +87,12 @@ class WeakMemory:
         invocations = wave.invocations[active(mask, wave.lanes)]
         for n, value in enumerate(values):
             here, places = (invocations, at + n), invocations * self.units + at + n
-            self.arrive(np.isin(self.queue, places))  # an invocation's stores to one place stay in order
+            self.arrive(np.isin(self.queue, places))  # so that one invocation's stores to a word stay in order
             self.stored[here], self.is_stored[here], self.kept_at[here] = value, True, -1
             self.queue = np.concatenate([self.queue, places])
 
     def before_atomic(self, wave: Invocations, at: np.ndarray, lanes: np.ndarray, writes: bool) -> None:
-        """Let an invocation's own stores arrive at a place before an atomic, which works on the memory itself."""
+        """Let the invocation's own stores to a word arrive before an atomic, which works on the common memory."""
         self.arrive(np.isin(self.queue, wave.invocations[lanes] * self.units + at))
         if writes:
             self._change(at)
