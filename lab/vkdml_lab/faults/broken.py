@@ -1,9 +1,9 @@
-"""A device that is broken on purpose, to judge what the conformance suite says of it:
+"""Breaks a device on purpose, to check what the conformance suite reports about it:
 
     python -m vkdml_lab.faults.broken FAULT FOLDER [PYTEST'S ARGUMENTS]
 
-runs tests of the suite on the default device and prints the report that it wrote into the folder. It is pytest's plugin, too,
-which breaks the device in the suite's process.
+It runs tests of the suite on the default device and prints the report. As pytest's plugin, this module also breaks the device
+in the suite's process.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from vkdml_lab.conformance.command import on_device as conformance_on
 from vkdml_lab.internals import Kernel, Submission, kernels, of_spirv, select_device
 from vkdml_lab.suite import support
 
-_FAULT = "VKDML_TOOLS_FAULT"  # of the suite's process
-_SECONDS = 15  # for a test, on a busy machine too
+_FAULT = "VKDML_TOOLS_FAULT"  # environment variable that names the fault in the suite's process
+_SECONDS = 15  # timeout of a test, long enough on a busy machine
 
 
 def cell() -> None:
-    """The forget gate of coupled LSTMs is the input gate."""
+    """Compute the forget gate of coupled LSTMs as the input gate."""
     _mistake("cells/lstm.glsl", "1.0 - i;", "i;", "lstm")
 
 
 def abort() -> None:
-    """A kernel ends the process, with some last words."""
+    """End the process, with a message, when the kernel float64/rnn runs."""
     def end(submission: Submission) -> None:
         os.write(2, b"driver: internal error: unknown opcode in block 7\n")
         os.abort()
@@ -43,7 +43,7 @@ def abort() -> None:
 
 
 def denormals() -> None:
-    """Weights are flushed to 0 where they are too small for normal numbers, as they are in every other float32 problem."""
+    """Flush denormal weights to 0. Half of all float32 problems get weights that are denormal."""
     flushed = "abs(weights[word]) < 1.17549435e-38 ? 0.0 : weights[word]"
     _mistake("pack.comp", "floatBitsToUint(weights[word])", f"floatBitsToUint({flushed})", "pack")
     usual, made = support.random_arrays, [0]
@@ -63,7 +63,7 @@ FAULTS: Mapping[str, Callable[[], None]] = {fault.__name__: fault for fault in (
 
 
 def _mistake(file: str, old: str, new: str, name: str) -> None:
-    """Compile the kernels of a name from shaders with another text in one file."""
+    """Compile the kernels with `name` in their name from shaders in which `old` became `new` in one file."""
     right = kernels.load
     with tempfile.TemporaryDirectory() as folder:
         found = compile_shaders.mistaken(Path(folder), file, old, new,
@@ -73,7 +73,7 @@ def _mistake(file: str, old: str, new: str, name: str) -> None:
 
 
 def _instead(name: str, run: Callable[[Submission], None]) -> None:
-    """Run something else for submissions with a kernel."""
+    """Call `run` instead of executing submissions that use the kernel."""
     dispatch, usual = Submission.dispatch, Submission.run
     broken: set[Submission] = set()
 
@@ -91,7 +91,7 @@ def pytest_configure(config: object) -> None:
 
 
 def report(fault: str, folder: Path, *arguments: str) -> str:
-    """The report of the suite on a device that is broken in this way. arguments: pytest's, which choose tests."""
+    """Return the suite's report about a device with this fault. arguments: pytest's, which choose tests."""
     folder.mkdir(parents=True, exist_ok=True)
     os.environ[_FAULT] = fault
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # for tools

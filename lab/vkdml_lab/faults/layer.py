@@ -1,4 +1,4 @@
-"""The layer in layer.c: building it, and its use in a process that was started with it."""
+"""Builds the layer of layer.c, and controls it in a process that was started with it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def build(folder: Path) -> dict[str, str]:
     command = ["gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden"]
     subprocess.run([*command, "-o", str(folder / _LIBRARY), str(_SOURCE)], check=True)
     (folder / "VkLayer_vkdml_faults.json").write_text(json.dumps(_MANIFEST))
-    # Mesa's layer that sorts devices crashes itself where a device's extensions cannot be listed
+    # Mesa's device-select layer crashes if listing a device's extensions fails
     return {"VK_LAYER_PATH": str(folder), "VK_INSTANCE_LAYERS": _NAME, "NODEVICE_SELECT": "1"}
 
 
 class Fault(NamedTuple):
-    """A call of a function that fails. call: from 1 on. result: a VkResult. repeats: all later calls fail too."""
+    """A call that shall fail. call: counted from 1. result: the VkResult to return. repeats: later calls fail, too."""
 
     function: str
     call: int
@@ -38,7 +38,7 @@ NONE = Fault("", 0, 0)
 
 
 class Layer:
-    """The layer that this process was started with. folder: where it was built."""
+    """The layer in this process. folder: where it was built."""
 
     def __init__(self, folder: Path) -> None:
         self._library = ctypes.CDLL(str(folder / _LIBRARY))
@@ -46,27 +46,27 @@ class Layer:
         self._library.faults_submitted.restype = ctypes.c_uint64
 
     def arm(self, fault: Fault) -> None:
-        """Make this call fail from now on (NONE: no call). The count of calls starts again."""
+        """Make a call fail from now on (NONE: no call), and count calls from 0 again."""
         self._library.faults_arm(fault.function.encode(), fault.call, fault.result, fault.repeats)
 
     @property
     def fired(self) -> int:
-        """How many calls have failed."""
+        """Number of calls that were made to fail."""
         return int(self._library.faults_fired())
 
     @property
     def dispatches(self) -> int:
-        """How many dispatches were submitted."""
+        """Number of dispatches that were submitted."""
         return self.submitted()["dispatches"]
 
     def counts(self) -> dict[str, int]:
-        """How often each function was called."""
+        """Return the number of calls of each function."""
         counts: dict[str, int] = {}
         while name := self._library.faults_name(len(counts)):
             counts[name.decode()] = self._library.faults_count(len(counts))
         return counts
 
     def submitted(self) -> dict[str, int]:
-        """What was given to the driver in submissions."""
+        """Return how many dispatches, barriers, copies and copied bytes were submitted."""
         return {what: int(self._library.faults_submitted(at))
                 for at, what in enumerate(("dispatches", "barriers", "copies", "copied bytes"))}

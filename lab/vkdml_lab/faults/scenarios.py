@@ -1,4 +1,4 @@
-"""What is done while calls of Vulkan fail: each is a function that makes something, and returns what runs it."""
+"""What runs while Vulkan calls fail. Each scenario is a function that makes an object and returns a function that runs it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _arrays(gates: int) -> list[np.ndarray]:
     return [_random(_T, _B, _I), _random(1, gates * _H, _I), _random(1, gates * _H, _H)]
 
 
-_CELLS: dict[str, tuple[Callable[..., tuple[np.ndarray, ...]], int]] = {  # and their numbers of gates
+_CELLS: dict[str, tuple[Callable[..., tuple[np.ndarray, ...]], int]] = {  # the function and its number of gates, by cell
     "gru": (vkdml.gru, 3), "lstm": (vkdml.lstm, 4), "rnn": (vkdml.rnn, 1)}
 
 
@@ -35,7 +35,7 @@ def _function(name: str, schedule: Schedule) -> Callable[[], Run]:
 
 
 def _discrete() -> Run:
-    """A plan that may give up, where uploads and readbacks copy."""
+    """A persistent LSTM, which may give up, on a device that copies uploads and readbacks as a discrete GPU does."""
     vkdml.Device().gpu.host_memory = False
     return _function("lstm", "persistent")()
 
@@ -47,7 +47,7 @@ def _layer() -> Run:
 
 
 def _stream() -> Run:
-    """A stream, from its beginning on each time."""
+    """A stream that is reset and stepped through x in each run."""
     x, *weights = _arrays(4)
     stream = vkdml.LSTM(*weights).stream(_B)
 
@@ -63,12 +63,12 @@ def _tensor(*sizes: int, flags: vkdml.DML_TENSOR_FLAGS = vkdml.DML_TENSOR_FLAGS.
 
 
 def _relu(device: vkdml.Device) -> vkdml.Operator:
-    """The operator that compiles fastest."""
+    """Make the operator that compiles fastest."""
     return device.create_operator(vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC(_tensor(_B, _H), _tensor(_B, _H)))
 
 
 def _recorded(device: vkdml.Device, compiled: vkdml.CompiledOperator | vkdml.CompiledGraph) -> Run:
-    """DirectML's life cycle of an operator or graph with one input and one output."""
+    """Run an operator or graph with one input and one output through DirectML's objects."""
     x = _random(_B, _H)
     source, target = device.upload(x), device.create_buffer(x.nbytes)
     table, recorder = device.create_binding_table(compiled), device.create_command_recorder()
@@ -89,7 +89,7 @@ def _activation() -> Run:
 
 
 def _graph() -> Run:
-    """DirectML's graph of two operators."""
+    """A DirectML graph of two operators."""
     device = vkdml.Device()
     return _recorded(device, device.compile_graph(vkdml.DML_GRAPH_DESC(
         InputCount=1, OutputCount=1, Nodes=[vkdml.DML_OPERATOR_GRAPH_NODE_DESC(_relu(device))] * 2,
@@ -98,7 +98,7 @@ def _graph() -> Run:
 
 
 def _life_cycle(is_asynchronous: bool) -> Callable[[], Run]:
-    """DirectML's life cycle, with weights that an initializer packs and buffers that are uploaded and downloaded one by one."""
+    """Make a scenario of DirectML's objects, with weights that an initializer packs, and single uploads and downloads."""
     def make() -> Run:
         x, w, r = _arrays(1)
 
@@ -145,8 +145,8 @@ def _onnx() -> Run:
 
 
 def _torch() -> Run:
-    """A module of two layers."""
-    import torch  # here, as it takes seconds
+    """A PyTorch module of two layers."""
+    import torch  # importing torch takes seconds
 
     import vkdml.torch
     module = torch.nn.RNN(_I, _H, num_layers=2).eval().requires_grad_(False)
@@ -157,7 +157,7 @@ def _torch() -> Run:
 
 
 def _pydirectml() -> Run:
-    """A graph of two operators."""
+    """A PyDirectML graph of two operators."""
     device, arrays = dml.Device(), [array[None] for array in _arrays(1)]
     builder = dml.GraphBuilder(device)
     inputs = [dml.input_tensor(builder, place, dml.TensorDesc(dml.TensorDataType.FLOAT32, list(array.shape)))
@@ -191,5 +191,5 @@ SCENARIOS: dict[str, Callable[[], Run]] = {
     "pydirectml": _pydirectml,
 }
 
-# Scenarios that name a Device, which stays lost
+# Scenarios that hold a Device, which stays lost
 NAME_A_DEVICE = ("activation", "graph", "life cycle", "execute_async", "pydirectml")

@@ -1,4 +1,4 @@
-"""Faults tried in a worker's process. One that crashes or hangs is reported, and the next is tried in a new process."""
+"""Tries faults in a worker process. If one crashes or hangs, it is reported and the next one gets a new process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vkdml_lab import ROOT
 from vkdml_lab.faults.layer import Fault, build
 from vkdml_lab.processes import Worker, WorkerError
 
-# Function -> results that it may return, beside out of memory and device lost
+# Further results of some functions, besides out of memory and device lost
 _RESULTS = {
     "vkCreateInstance": (-3, -7), "vkCreateDevice": (-3, -10), "vkEnumeratePhysicalDevices": (-3,),
     "vkAllocateMemory": (-10,), "vkMapMemory": (-5,), "vkAllocateDescriptorSets": (-12, -1000069000),
@@ -21,13 +21,13 @@ _TIMEOUT = 2
 
 
 class Tries:
-    """A worker with the layer, which is built into a folder. patience: seconds without an answer after which it hangs."""
+    """A worker process with the layer, built into a folder. patience: seconds without an answer before it counts as hung."""
 
     def __init__(self, folder: Path, patience: float = 100) -> None:
         self.worker = Worker("vkdml_lab.faults.worker", [str(folder)], {**os.environ, **build(folder)}, ROOT, patience)
 
     def faults(self, scenario: str) -> list[list[Fault]]:
-        """The ways to fail of each call that a scenario makes."""
+        """Return all faults to try: each call that a scenario makes, with each result."""
         counts: Mapping[str, int] = self.ask("counts", scenario)
         faults = []
         for function, count in counts.items():
@@ -39,7 +39,7 @@ class Tries:
         return faults + [[Fault("vkWaitForFences", call, _TIMEOUT, repeats=True)] for call in sorted({1, waits}) if waits]
 
     def ask(self, command: str, *arguments: Any) -> Any:
-        """What the worker answers. Raises AssertionError where something is wrong, and where the worker crashes or hangs."""
+        """Return the worker's answer. Raises AssertionError if it finds something wrong, crashes or hangs."""
         self.worker.start()
         try:
             return self.worker.ask(command, *arguments)

@@ -1,6 +1,6 @@
-"""The process in which faults are tried: python -m vkdml_lab.faults.worker FOLDER FILE_DESCRIPTOR
+"""The process that tries faults: python -m vkdml_lab.faults.worker FOLDER FILE_DESCRIPTOR
 
-It answers attempts (see `attempt`) that come through a pipe.
+It answers commands (methods of FaultWorker) that come through a pipe.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from vkdml_lab.processes import serve
 OUT_OF_MEMORY, LOST, TIMEOUT = (-1, -2), -4, 2  # VkResults
 RIGHT, NOT_REACHED = "right", "not reached"
 
-# Within: what was being done, Vulkan's function as vulkan.h or vulkan.hpp names it, its result
+# The message's form: what vkdml was doing, the function as vulkan.h or vulkan.hpp names it, and its result
 _FAILED = r"failed while \w.*: (\w+ )?(vk[A-Z]\w+|vk::\w+::\w+): (VK_ERROR_\w+|Error[A-Z]\w+)"
 _NOT_ENDED = r"failed while running a submission: it has not ended within 0.2 s. Call with fewer"
 
@@ -30,7 +30,7 @@ _WITHOUT_A_DEVICE = ("vkCreateInstance", "vkCreateDevice", "vkEnumeratePhysicalD
 
 
 class WrongError(Exception):
-    """Something that must not happen. The text says what."""
+    """vkdml did something that it must not do. The text says what."""
 
 
 class FaultWorker:
@@ -39,7 +39,7 @@ class FaultWorker:
         self._expected: dict[str, list[np.ndarray]] = {}
 
     def counts(self, name: str) -> dict[str, int]:
-        """How often a scenario, from a fresh process on and with two runs, calls each function."""
+        """Run a scenario twice, as in a new process, without faults. Returns the number of calls of each function."""
         as_in_a_new_process()
         self._layer.arm(NONE)
         run = SCENARIOS[name]()
@@ -48,10 +48,9 @@ class FaultWorker:
         return self._layer.counts()
 
     def attempt(self, name: str, fault: Fault) -> str:
-        """Try a scenario, with two runs, from a fresh process on, while a call fails.
+        """Run a scenario twice, as in a new process, while a call fails.
 
-        Returns what came of it: the DriverError's text, or RIGHT where the failure does not matter, or NOT_REACHED. Raises
-        WrongError.
+        Returns the DriverError's text, RIGHT if the failure changed nothing, or NOT_REACHED. Raises WrongError.
         """
         if name not in self._expected:
             self.counts(name)
@@ -80,7 +79,7 @@ class FaultWorker:
                 raise WrongError(f"other numbers, by {np.abs(expected - array).max()}")
 
     def _check_afterwards(self, name: str, run: object, raised: Exception | None) -> None:
-        """What was made before it failed goes on, unless it names a device that was lost."""
+        """Check that objects made before the failure still work, unless they hold a device that was lost."""
         assert callable(run)
         try:
             self._check_results(name, run())

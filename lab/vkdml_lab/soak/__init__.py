@@ -1,1 +1,1 @@
-"""An hour of random calls over all faces, right ones, broken ones and with a driver that fails, and what grows meanwhile."""
+"""The soak: random calls of all faces for an hour, right, broken and with a failing driver, and a check for leaks."""

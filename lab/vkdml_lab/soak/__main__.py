@@ -1,10 +1,10 @@
-"""Random calls over all faces for a time: right ones, broken ones, and calls while the driver fails; and what grows meanwhile.
+"""Run random calls of all faces for a time: right calls, broken calls, and calls while the driver fails. Report what leaks.
 
     python -m vkdml_lab.soak [--minutes M] [--output DIR] [--seed N]
 
-Calls run in processes of their own, two at a time, each with its own operators; every second one with a layer that makes
-functions of Vulkan fail. One that crashes or hangs is reported with the call that it was in, and the next begins. A call that
-fails is made as small as it fails, and written down as tests/fuzz/regressions.json takes it.
+Two processes at a time make calls, each with its own operators. Every second one has a layer that makes Vulkan functions fail.
+If a process crashes or hangs, the report names its last call, and a new process begins. A failing call is shrunk and printed in
+the form of tests/fuzz/regressions.json.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from vkdml_lab.soak import report
 
 LANES, LONGEST_LIFE = 2, 10 * 60.0
 COMMAND = ["-m", "vkdml_lab.soak.worker"]
-# glibc keeps free memory of each thread's arena, and a driver that is lost and found begins new threads: that is no growth
+# glibc keeps free memory for each thread. A lost device leads to new threads, so this would look like a leak
 ONE_ARENA = {"MALLOC_ARENA_MAX": "1"}
-ERROR = 1  # the exit code of a Python program that an exception has ended
-SILENCE = 300.0  # seconds that a round may take
+ERROR = 1  # exit code of Python after an uncaught exception
+SILENCE = 300.0  # seconds for a round before it counts as hung
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     seed = int(time.time()) % 1_000_000 if given.seed is None else given.seed
     folder = given.output.resolve()
-    shutil.rmtree(folder, ignore_errors=True)  # left by a report before this one
+    shutil.rmtree(folder, ignore_errors=True)  # an earlier report
     (folder / "layer").mkdir(parents=True)
     layer = build(folder / "layer")
     print(f"soak: {given.minutes:g} minutes, --seed {seed}", file=sys.stderr)
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def live(folder: Path, seed: int, seconds: float, layer: dict[str, str]) -> list[report.LifeReport]:
-    """Run one life after the other. layer: the environment of those whose driver fails."""
+    """Run lives one after the other until the time is over. layer: variables that load the layer; {}: without failures."""
     lives, end = [], time.monotonic() + seconds
     for number in itertools.count(seed, LANES):
         left = end - time.monotonic()
@@ -70,7 +70,7 @@ def live_once(folder: Path, seed: int, seconds: float, layer: dict[str, str]) ->
                *(["--faults", str(folder / "layer")] if layer else [])]
     child = supervise(command, {**os.environ, **ONE_ARENA, **layer}, ROOT, grows=file, silence=SILENCE)
     ended = "" if child.code in (0, ERROR) else child.how
-    if not ended and (child.code or not file.stat().st_size):  # the worker's own error
+    if not ended and (child.code or not file.stat().st_size):  # an error of the worker itself
         ended = "ended by an error"
     if ended:
         (folder / f"{seed}.txt").write_text(child.output)

@@ -1,5 +1,5 @@
-"""Failures of the driver, sprinkled over calls: while a function of Vulkan fails, a call is right or raises a DriverError. The
-next one is right.
+"""Driver failures during random calls. While a Vulkan function fails, a call must be right or raise a DriverError. The next
+call must be right.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from vkdml_lab.fuzz.faces import FACES
 from vkdml_lab.suite import heaps
 
 RIGHT, NOT_REACHED = "right all the same", "did not come so far"
-# Out of host memory, out of device memory, and device lost, after which everything is compiled again
+# Out of host memory, out of device memory, and device lost, which is rare as everything is compiled again after it
 RESULTS, SHARES = (-1, -2, -4), (0.45, 0.45, 0.1)
 
 
 class Faults:
-    """Failures in a process that was started with the layer. folder: where the layer was built."""
+    """Makes Vulkan functions fail in a process that was started with the layer. folder: where the layer was built."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self._layer = Layer(folder)
         self._rng = np.random.default_rng(seed)
 
     def strike(self, call: Call, outcomes: Counter[str]) -> None:
-        """Make the call while one of the functions that it needs fails, and again.
+        """Make a call while one of the functions that it needs fails, and once more without a failure.
 
-        Raises AssertionError for a wrong number, and whatever is raised that is no DriverError.
+        Raises AssertionError for a wrong number, and passes on all errors but DriverError.
         """
         call = replace(call, breaks=())
         self._layer.arm(NONE)
         try:
             self._run(call)
-        except InvalidArgumentError:  # float64 was outside of its range: so the check says, or it fails
+        except InvalidArgumentError:  # a float64 call is beyond float64's range; check_right checks that
             running.check_right(call)
             return
         self._struck(lambda: running.judge(call, self._run(call)), outcomes)
         running.check_right(call)
 
     def strike_recording(self, actions: list[Any], desc: Any, outcomes: Counter[str]) -> None:
-        """Run a program of suite/heaps.py likewise, then again in new heaps: what is left in the first is unknown."""
+        """Do so with a program of suite/heaps.py. The second run uses new heaps, as the first ones' contents are unknown."""
         def run() -> None:
             heaps.Run(device(), heaps.Reference(device(), desc), Counter()).run(actions)
 
@@ -58,7 +58,7 @@ class Faults:
         run()
 
     def _struck(self, work: Callable[[], object], outcomes: Counter[str]) -> None:
-        """Do it while one of the functions fails that it has called since the layer was armed."""
+        """Call `work` while one of the functions fails that were called since the layer was armed."""
         fault = self._drawn(self._layer.counts())
         self._layer.arm(fault)
         try:
@@ -66,7 +66,7 @@ class Faults:
         finally:
             is_reached = bool(self._layer.fired)
             self._layer.arm(NONE)
-            device.cache_clear()  # it may be lost
+            device.cache_clear()  # the device may be lost
         assert is_reached or outcome == RIGHT, f"{outcome}, while nothing failed"
         outcomes[outcome if is_reached else NOT_REACHED] += 1
 

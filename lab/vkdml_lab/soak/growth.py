@@ -1,10 +1,9 @@
-"""Whether something grows with calls, judged by samples of it.
+"""Decides from samples whether something grows with the number of calls, as a leak would.
 
-A process may take what it wants while it meets its operators and shapes for the first time: the first third of a life's samples
-is left out. Of the others the slope is the median of the slopes between all pairs (Theil and Sen), which single outliers do not
-move. It grows if both what the slope makes over these samples, and what the last quarter has more than the first, are more than
-is allowed for noise. So a leak is seen from about that much on, divided by the calls between these samples; the report says how
-much that is.
+A process needs more memory while it meets operators and shapes for the first time, so the first third of its samples is left
+out. The slope is the median of the slopes between all pairs of samples (Theil and Sen), which ignores outliers. Something grows
+if both the slope times the number of calls, and the last quarter minus the first quarter, exceed the noise in ALLOWED. So a
+leak is noticed if it exceeds ALLOWED in this number of calls; the report gives the least leak per call.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ import numpy as np
 
 MIB = 2.0**20
 
-# What is sampled, its unit, and how much of it over two thirds of a life is noise
+# What is sampled: its unit, and its noise over two thirds of a life
 ALLOWED: Mapping[str, tuple[str, float]] = {
     "resident memory": ("MiB", 8.0), "file handles": ("", 0.5), "threads": ("", 0.5), "Python's objects": ("", 5000.0)}
 
-Sample = Mapping[str, Any]  # a number for each row of ALLOWED, and for "calls"
+Sample = Mapping[str, Any]  # a number for each row of ALLOWED, and "calls"
 
 
 @dataclass(frozen=True)
 class Growth:
-    """How something grows. first, last: medians of its first and last quarter. by: what the slope makes over all of it."""
+    """How much something grew in a life. first, last: medians of the first and last quarter. by: slope times calls."""
 
     what: str
     unit: str
@@ -42,7 +41,7 @@ class Growth:
 
     @property
     def least_seen(self) -> float:
-        """The least growth per call that is noticed."""
+        """The least growth per call that would be noticed."""
         return self.allowed / max(self.calls, 1)
 
 
@@ -51,7 +50,7 @@ def settled(samples: Sequence[Sample]) -> Sequence[Sample]:
 
 
 def growth(samples: Sequence[Sample], what: str) -> Growth | None:
-    """Growth in one life; None for fewer samples than say anything."""
+    """Return the growth in one life, or None if there are too few samples."""
     later = settled(samples)
     if len(later) < 4:
         return None

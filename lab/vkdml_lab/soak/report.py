@@ -1,4 +1,4 @@
-"""What a soak found: soak.md, soak.png and soak.json."""
+"""Writes the soak's report: soak.md, soak.png and soak.json."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-matplotlib.use("agg")  # writes files only, so that no screen is needed
+matplotlib.use("agg")  # needs no screen
 from matplotlib import pyplot as plt
 
 from vkdml_lab.fuzz.search import BLIND
@@ -28,7 +28,7 @@ as much. *Least seen* is the smallest leak of each call that would be noticed: w
 
 @dataclass
 class LifeReport:
-    """What a life has written. ended: how it crashed or hung, and the call that it was in; "" where it came to its end."""
+    """The results of one life. ended: how it crashed or hung, or "". running: the call during which it crashed or hung."""
 
     seed: int
     has_faults: bool
@@ -55,7 +55,7 @@ class LifeReport:
 
 
 def read(file: Path, seed: int, has_faults: bool, ended: str) -> LifeReport:
-    """The report of a life from its file."""
+    """Read a life's results from the file that it wrote."""
     life = LifeReport(seed, has_faults, ended)
     for line in map(json.loads, file.read_text().splitlines()):
         life.samples.append(line["sample"])
@@ -67,7 +67,7 @@ def read(file: Path, seed: int, has_faults: bool, ended: str) -> LifeReport:
 
 
 def failed(lives: Sequence[LifeReport]) -> list[str]:
-    """A sentence for each thing that is wrong."""
+    """Return a sentence for each failure and leak."""
     sentences = [f"life {life.name} {life.ended}, in the call {life.running}" for life in lives if life.ended]
     sentences += [f"{failure['error']}\n  `{failure['call']}`" for life in lives for failure in life.failures]
     return sentences + [f"life {life.name}: {found.what} grows, by {found.by:.3g} {found.unit} in {found.calls:.0f} calls"
@@ -115,7 +115,7 @@ def _count_rows(counts: Counter[tuple[str, str]]) -> Iterator[dict[str, Any]]:
 
 
 def _time_rows(lives: Sequence[LifeReport]) -> Iterator[dict[str, Any]]:
-    """Medians of the first and the last quarter of what is looked at, as for growth."""
+    """Yield each face's times in the first and last quarter of the samples that growth() uses."""
     for life in lives:
         later = settled(life.samples)
         quarter = max(len(later) // 4, 1)
@@ -126,7 +126,7 @@ def _time_rows(lives: Sequence[LifeReport]) -> Iterator[dict[str, Any]]:
 
 
 def draw(lives: Sequence[LifeReport], path: Path) -> None:
-    """A line for each life: what is sampled, against calls."""
+    """Draw each sampled quantity over the number of calls, with a line for each life."""
     figure, grid = plt.subplots(2, 3, figsize=(12, 6), layout="constrained")
     axes: list[Any] = list(grid.flat)
     for place, what in zip(axes, ALLOWED):

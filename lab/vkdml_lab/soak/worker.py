@@ -1,7 +1,7 @@
 """A life of the soak: python -m vkdml_lab.soak.worker FILE --seed N --seconds S [--faults FOLDER], started by vkdml_lab.soak
 
-It runs random calls of a palette of operators until its time is over, and writes a line of JSON to the file for each round of
-them: a sample of what the process takes, and the calls that failed. Beside the file, NAME.call is the call that runs now.
+A life is a process with a few operators. It makes random calls of them, in rounds, until its time is over. After each round it
+writes a line of JSON to FILE: the resources that it takes, and its failed calls. NAME.call beside FILE holds the running call.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from vkdml_lab.suite import heaps
 from vkdml_lab.suite.support import random_numbers
 
 OPERATORS, CALLS, STRIKES, BEATS = 3, 150, 9, 3  # operators of a life; calls, faults and timed calls of a round
-RECORDINGS, RECORDING_STRIKES = 25, 2  # of a round: of lab/vkdml_lab/suite/heaps.py
-# The most steps and rows, and numbers of different ones and of arrays: few, so that all that is kept for them is soon there
+RECORDINGS, RECORDING_STRIKES = 25, 2  # recordings (lab/vkdml_lab/suite/heaps.py) of a round, and those with faults
+# Largest T and B, and how many different T, B and arrays: few, so that caches are soon full
 LONGEST, LARGEST, LENGTHS, BATCHES, ARRAYS = 16, 10, 2, 2, 2
 
 
 @dataclass
 class Life:
-    """Random calls of one process. seed: that of its operators and calls. before: called before each call."""
+    """A life. seed: draws its operators and calls. before: called with each call."""
 
     file: Path
     seed: int
@@ -65,7 +65,7 @@ class Life:
                                         "counts": [[*key, count] for key, count in self.counts.items()]}) + "\n")
 
     def _round(self, operators: Sequence[Operator], seed: int) -> list[dict[str, str]]:
-        """Make the calls of a round. Returns those that failed."""
+        """Make the calls of a round. Returns the failed ones."""
         made: list[Call] = []
 
         def begin(call: Call) -> None:
@@ -80,7 +80,7 @@ class Life:
         return failures
 
     def _recordings(self, seed: int) -> list[dict[str, str]]:
-        """Make the recordings of a round, of one operator in all of a life. Returns those that failed."""
+        """Make the recordings of a round, all of the life's one recorded operator. Returns the failed ones."""
         made: list[list[Any]] = []
         desc = heaps.drawn(random_numbers(self.seed))
 
@@ -99,13 +99,13 @@ class Life:
                             for actions in made[-RECORDING_STRIKES:])
 
     def _struck(self, strikes: Iterable[tuple[str, Callable[[], object]]]) -> list[dict[str, str]]:
-        """What fails of calls with a failing driver."""
+        """Make calls with a failing driver. Returns the failed ones."""
         failures = []
         for call, strike in strikes:
             self._begin(call)
             try:
                 strike()
-            except Exception as error:  # the next calls are made nevertheless
+            except Exception as error:  # the next calls follow nevertheless
                 failures.append({"call": call, "error": f"with a failing driver, {type(error).__name__}: {error}"})
         return failures
 
@@ -117,12 +117,12 @@ class Life:
     def _sample(self, operators: Sequence[Operator], seconds: float) -> dict[str, Any]:
         times = beats(operators)
         gc.collect()
-        _C.malloc_trim(0)  # gives freed memory back, so that it does not count as taken
+        _C.malloc_trim(0)  # returns freed memory, so that it does not count
         return {"seconds": seconds, "calls": self.calls, **taken(), "ms": times}
 
 
 def drawn(seed: int) -> dict[str, list[int]]:
-    """Numbers that a life's calls draw from, beside its operators."""
+    """Draw the T, B and array seeds that a life's calls use."""
     rng = np.random.default_rng(seed)
     return {name: sorted(int(number) for number in rng.integers(1, most + 1, count))
             for name, most, count in (("steps", LONGEST, LENGTHS), ("rows", LARGEST, BATCHES), ("seeds", 1000, ARRAYS))}
@@ -132,16 +132,16 @@ _C = ctypes.CDLL(None)
 
 
 def taken() -> dict[str, float]:
-    """What this process takes now: the rows of growth.ALLOWED."""
+    """Return the resources that this process takes now: the rows of growth.ALLOWED."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return {"resident memory": pages * os.sysconf("SC_PAGE_SIZE") / MIB, "file handles": len(os.listdir("/proc/self/fd")),
             "threads": len(os.listdir("/proc/self/task")), "Python's objects": len(gc.get_objects())}
 
 
 def warm_up(operators: Sequence[Operator], steps: Sequence[int], rows: Sequence[int], seeds: Sequence[int]) -> None:
-    """Make what is compiled and kept for each kind of a life's calls: it may not meet all of them in its first third.
+    """Make calls that leave compiled code in memory, of every kind. The first third of the life may not meet all of them.
 
-    PyTorch starts its threads with the first large array, which may come late.
+    Also starts PyTorch's threads, which PyTorch starts at the first large array.
     """
     if torch := sys.modules.get("torch"):
         torch.ones(2**18).exp()
@@ -153,7 +153,7 @@ def warm_up(operators: Sequence[Operator], steps: Sequence[int], rows: Sequence[
 
 
 def beats(operators: Sequence[Operator]) -> dict[str, float]:
-    """The least milliseconds of a few calls, always the same, of each face."""
+    """Return the shortest time in milliseconds of the same few calls of each face."""
     least = {}
     for name, face in FACES.items():
         operator = next((operator for operator in operators if face.takes(operator)), None)
