@@ -1,4 +1,4 @@
-"""Builds the emulator's library, once for each text of its sources."""
+"""Builds the emulator's library. The name has a hash of the sources, so an unchanged library is not built again."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _FLAGS = ["-std=gnu17", "-O3", "-march=native", "-ffp-contract=off", "-fno-stric
 
 
 def build(folder: Path, main: Path = SOURCES / "radeon.c") -> Path:
-    """The library of a C file, in the folder. Processes with an older C library than the driver's may load it too."""
+    """Return the path of a C file's library in the folder, after building it if it is missing."""
     texts = {path.name: path.read_text() for path in (*sorted(SOURCES.iterdir()), main)}
     texts |= {"shared.h": structures.c_text(), **instructions.c_text()}
     key = hashlib.sha256(repr([texts, _FLAGS, main.name]).encode()).hexdigest()[:16]
     library = folder / f"libradeon-{key}.so"
     if not library.exists():
-        with tempfile.TemporaryDirectory() as sources:  # of its own: others may build the same
+        with tempfile.TemporaryDirectory() as sources:  # other processes may build at the same time
             for name, text in texts.items():
                 Path(sources, name).write_text(text)
             new = library.with_suffix(f".{os.getpid()}")

@@ -1,4 +1,4 @@
-"""`vkdml radeon`: runs a command on the emulated GPU, with all processes that it starts."""
+"""The command `vkdml radeon`. It runs a command, with all processes that this starts, on the emulated GPU."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from vkdml_lab.gpu.gpus import GPUS
 from vkdml_lab.radeon import building
 from vkdml_lab.radeon.server import Server
 
-# LLVM's names of the GPUs' chips, and their generations of RDNA. The rx9070 has the RX 7900 XTX's size
+# By GPU: LLVM's name of the chip, and the generation of RDNA. The rx9070 is emulated at the RX 7900 XTX's size
 CHIPS = {"rx7900xtx": ("gfx1100", 3), "rx6900xt": ("gfx1030", 2), "rx9070": ("gfx1201", 4)}
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the command's arguments."""
     parser.add_argument("--gpu", choices=tuple(CHIPS), default="rx7900xtx", help="which GPU (rx7900xtx)")
     parser.add_argument("--drivers", type=Path, default=FETCHED, help="folder that gpu/fetch made")
     parser.add_argument("argv", nargs=argparse.REMAINDER, metavar="COMMAND", help="command to run, such as python script.py")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The command's exit code, or 1 where something was found beside it."""
+    """Run the command. Returns its exit code; if that is 0 but the emulator found faults, 1."""
     if not arguments.argv:
         print("radeon: no command: say what to run, such as `vkdml radeon vkdml devices`", file=sys.stderr)
         return 2
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     program = Path(arguments.argv[0])
     if len(program.parts) > 1:
         if Path(os.path.abspath(program)).parent == Path(sys.executable).parent:
-            arguments.argv[0] = program.name  # of this environment: found in the one under the driver
+            arguments.argv[0] = program.name  # PATH then finds it in the environment with the driver's C library
         elif program.resolve().name.startswith("python"):
             print(f"radeon: {program} has another C library than the driver: say python, which is {sys.executable}",
                   file=sys.stderr)
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     found = driver(gpu, arguments.drivers, folder)
     python = found.virtual_environment(folder / "venv")
     shim = found.environment.pop("LD_PRELOAD")
-    if sys.executable != str(python):  # LLVM needs the driver's C library, too
+    if sys.executable != str(python):  # this process loads LLVM, which needs the driver's C library
         again = ["--gpu", arguments.gpu, "--drivers", str(arguments.drivers), *arguments.argv]
         os.execve(python, [str(python), "-m", "vkdml", "radeon", *again], found.environment)
     name, prctl = f"vkdml-radeon-{secrets.token_hex(8)}", ctypes.CDLL(None).prctl

@@ -1,4 +1,4 @@
-"""Structures that C runs, made of LLVM's text of instructions. What is not known is refused."""
+"""Decodes LLVM's text of instructions into structures that C executes. Raises Refused for unknown text."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from vkdml_lab.radeon.structures import CONSTANT, FLAGS, MODIFIERS, NAMED, SCALA
 _REGISTER = re.compile(r"([vs])(?:(\d+)|\[(\d+):(\d+)\])(\.[lh])?")
 _SIGNS = [(re.compile(pattern), MODIFIERS[name]) for pattern, name in (
     (r"neg\((.*)\)", "NEG"), (r"-([vs|\[].*|vcc.*|exec.*|m0)", "NEG"), (r"\|(.*)\|", "ABS"), (r"abs\((.*)\)", "ABS"))]
-# Of memory: the bytes of an element, and the words
+# Bytes of an element and words of a load or store, by the end of the instruction's name
 _SIZES = {"b8": (1, 1), "u8": (1, 1), "i8": (1, 1), "b16": (2, 1), "u16": (2, 1), "i16": (2, 1),
           **{f"b{32 * words}": (4, words) for words in (1, 2, 3, 4, 8, 16)}}
 _MEMORY = re.compile(r"(buffer|global|scratch|ds|s)_(?:buffer_)?(load|store|atomic)_"
                      r"(addtid_)?(2addr_)?(stride64_)?(d16_)?(hi_)?(\w+)")
-# RDNA 2 and RDNA 4 say the same with other names (their own "Instruction Set Architecture Reference Guide")
+# RDNA 2's and RDNA 4's names of RDNA 3's instructions (from their "Instruction Set Architecture Reference Guide")
 _OTHER_NAMES = [(re.compile(old), new) for old, new in (
     (r"_dword(?:x(\d+))?$", lambda found: f"_b{32 * int(found[1] or 1)}"),
     (r"^ds_(read|write)(2?)(st64)?_", lambda found: f"ds_{'load' if found[1] == 'read' else 'store'}_"
@@ -31,23 +31,23 @@ _OTHER_NAMES = [(re.compile(old), new) for old, new in (
     (r"^(\w+_atomic_)u(min|max)$", r"\1\2_u32"),
     (r"^s_add_co_ci_", "s_addc_"), (r"^s_sub_co_ci_", "s_subb_"), (r"^s_(add|sub)(k?)_co_", r"s_\1\2_"),
     (r"(min|max)_num_f32", r"\1_f32"), (r"^s_barrier_signal", "s_barrier"), (r"^s_wait_alu", "s_waitcnt_depctr"))]
-# What waits count, by the place in Instruction.immediate
+# Index in Instruction.immediate of each counter that a wait names
 _COUNTS = {"vmcnt": 0, "loadcnt": 0, "lgkmcnt": 1, "dscnt": 1, "vscnt": 2, "storecnt": 2, "kmcnt": 3}
-# RDNA 4's scopes: accesses of other cores' values pass their core's cache
+# RDNA 4's scopes. Those beyond the compute unit (CU) bypass its cache
 _SCOPES = {"": 0, "SCOPE_CU": 0, "SCOPE_DEV": FLAGS["GLC"], "SCOPE_SYS": FLAGS["GLC"]}
-# What sets the base of scratch memory, and a program's last words
+# Instructions without effect here: setting the base of scratch memory, and freeing registers at the end
 _IGNORED = re.compile(r"s_setreg_b32 hwreg\(HW_REG_FLAT_SCR_|s_sendmsg sendmsg\(MSG_DEALLOC_VGPRS\)")
-# Parts of registers that its instructions select ("SDWA"): the first bit, and how many
+# Parts of registers ("SDWA") that RDNA 2's instructions may select: first bit and number of bits
 _PARTS = {"DWORD": (0, 0), "WORD_0": (0, 16), "WORD_1": (16, 16), **{f"BYTE_{n}": (8 * n, 8) for n in range(4)}}
 _UNUSED = {"UNUSED_PAD": 0, "UNUSED_PRESERVE": FLAGS["KEEPS"]}
 
 
 class Refused(ValueError):  # noqa: N818
-    """An instruction that the emulator does not know."""
+    """The emulator does not know the instruction."""
 
 
 def program(lines: Iterable[tuple[int, str]]) -> list[Instruction]:
-    """The instructions of lines, which are addresses and texts. What runs together ("VOPD") is two, the first with a flag."""
+    """Decode lines, which are pairs (address, text). A pair of instructions in one ("VOPD") becomes two; the first has DUAL."""
     made, places = list[Instruction](), dict[int, int]()
     for pc, text in lines:
         places[pc] = len(made)
@@ -55,7 +55,7 @@ def program(lines: Iterable[tuple[int, str]]) -> list[Instruction]:
         for first in firsts:
             first.flags |= FLAGS["DUAL"]
         made += [*firsts, last]
-        if text.startswith(("s_branch", "s_cbranch")):  # the words between, with a sign
+        if text.startswith(("s_branch", "s_cbranch")):  # distance in words, signed
             last.target = pc + 4 + 4 * c_int16(int(text.split()[1])).value
     for one in made:
         one.target = places[one.target] if one.target else 0
@@ -63,10 +63,10 @@ def program(lines: Iterable[tuple[int, str]]) -> list[Instruction]:
 
 
 def instruction(text: str, pc: int = 0) -> Instruction:
-    """One instruction of its text, without a branch's target."""
+    """Decode one instruction. `program` adds a branch's target."""
     full, _, rest = re.sub(r"/\*.*?\*/", "", text).strip().partition(" ")
     *parts, tail = rest.split(", ")
-    last, *words = tail.strip().split(" ")  # behind the operands, such as `offset:16 glc`
+    last, *words = tail.strip().split(" ")  # modifiers follow the operands, such as `offset:16 glc`
     name = re.sub(r"_(e32|e64|sdwa)$", "", full).replace("v_dual_", "v_")
     for old, new in _OTHER_NAMES:
         name = old.sub(new, name)
@@ -77,7 +77,7 @@ def instruction(text: str, pc: int = 0) -> Instruction:
         elif name.startswith("s_wait"):
             _wait(made, name, rest)
         else:
-            for known in ("dlc", "slc", "offen"):  # hints for caches that are not here, and what an operand says too
+            for known in ("dlc", "slc", "offen"):  # hints for caches that are not emulated; offen repeats what an operand says
                 modifiers.pop(known, None)
             decode = _compute if name in table.NUMBERS else _memory
             decode(made, name, [*parts, last] if last else [], modifiers)
@@ -90,7 +90,7 @@ def instruction(text: str, pc: int = 0) -> Instruction:
 
 
 def operand(text: str, is_half: bool = False) -> Operand:
-    """An operand by its text. is_half: a constant with a point is a float16."""
+    """Decode an operand. is_half: a constant with a decimal point is a float16."""
     modifiers = 0
     for pattern, sign in _SIGNS:
         if found := pattern.fullmatch(text):
@@ -106,7 +106,7 @@ def operand(text: str, is_half: bool = False) -> Operand:
     if re.fullmatch(r"-?\d+\.\d+(e[+-]?\d+)?", text):
         kind, to = ("<e", "<H") if is_half else ("<f", "<I")
         return Operand(struct.unpack(to, struct.pack(kind, float(text)))[0], CONSTANT, 0, 1, modifiers)
-    # A literal fills 64 bits with zeros, a small number with its sign ("Scalar ALU Operands")
+    # A literal is zero-extended to 64 bits, a small constant sign-extended ("Scalar ALU Operands")
     return Operand(int(text, 0) & 0xffffffff, CONSTANT, 0, 1 if text.startswith("0x") else 2, modifiers)
 
 
@@ -130,18 +130,18 @@ def _wait(made: Instruction, name: str, rest: str) -> None:
     counts = {kind: int(count) for kind, count in re.findall(r"(\w+)\((\d+)\)", rest) if kind != "expcnt"}
     number = 0 if "(" in rest or not rest else int(rest.rpartition(" ")[2], 0)
     made.op = table.NUMBERS["s_waitcnt_depctr" if name == "s_waitcnt_depctr" else "s_waitcnt"]
-    if name == "s_waitcnt_depctr":  # of its fields vm_vsrc alone matters to what memory does
+    if name == "s_waitcnt_depctr":  # only its field vm_vsrc concerns memory
         made.immediate[0] = counts.get("depctr_vm_vsrc", 7) << 2 if counts else number
         return
     if name == "s_wait_idle":
         counts = dict.fromkeys(_COUNTS, 0)
-    elif name != "s_waitcnt":  # one count or, of RDNA 4, two
+    elif name != "s_waitcnt":  # RDNA 4's waits have one counter or two
         *first, last = name.split("_")[2:]
         counts = {last: number & 63, **dict.fromkeys(first, number >> 8)}
     made.immediate[:] = [63] * 4
     for kind, count in counts.items():
         made.immediate[_COUNTS[kind]] = count
-    if counts.get("lgkmcnt") == 0:  # of scalar loads, which come in any order, a count above says nothing
+    if counts.get("lgkmcnt") == 0:  # scalar loads return in any order, so only waiting for all of them (0) helps
         made.immediate[_COUNTS["kmcnt"]] = 0
 
 
@@ -151,7 +151,7 @@ def _compute(made: Instruction, name: str, parts: list[str], modifiers: dict[str
         made.flags |= {"": 0, "2": FLAGS["TIMES2"], "4": FLAGS["TIMES4"]}[modifiers.pop("mul", "")]
         made.flags |= {"": 0, "2": FLAGS["HALVED"]}[modifiers.pop("div", "")]
     elif "clamp" in modifiers:
-        name += f" clamp{modifiers.pop('clamp')}"  # of whole numbers: a row of its own
+        name += f" clamp{modifiers.pop('clamp')}"  # a clamped integer instruction has its own row
     made.op = table.NUMBERS[name]
     if "branch" in name or not parts:
         return
@@ -163,7 +163,7 @@ def _compute(made: Instruction, name: str, parts: list[str], modifiers: dict[str
     elif name in table.CARRYING or name == "v_mad_u64_u32":
         made.to2 = operand(parts.pop(1))
     elif name == "v_cndmask_b32" and len(parts) == 3:
-        parts = [*parts, "vcc_lo"]  # of one that runs together with another: a wave has 32 lanes
+        parts = [*parts, "vcc_lo"]  # in a VOPD pair, it reads vcc; a wave has 32 lanes
     halves = _bits(modifiers, "op_sel_hi") or [int(name == "v_cvt_f32_f16")] * 3
     highs = [*_bits(modifiers, "op_sel"), 0, 0, 0, 0]
     made.to = operand(parts[0])
@@ -188,13 +188,13 @@ def _memory(made: Instruction, name: str, parts: list[str], modifiers: dict[str,
     made.size, count = (4, 1) if way == "atomic" else _SIZES[kind]
     scope, hint = _SCOPES[modifiers.pop("scope", "")], modifiers.pop("th", "")
     passes = _flag(modifiers, "glc") | (FLAGS["GLC"] * (hint == "TH_ATOMIC_RETURN") if way == "atomic" else scope)
-    made.flags = passes * (space != "s") | FLAGS["KEEPS"] * bool(d16)  # a core's cache, which has no scalars
+    made.flags = passes * (space != "s") | FLAGS["KEEPS"] * bool(d16)  # GLC bypasses the core's cache, which has no scalars
     made.flags |= FLAGS["SIGNED"] * (kind[0] == "i") | FLAGS["TWO"] * bool(two) | FLAGS["BY_LANE"] * bool(by_lane)
     scale = (64 if stride else 1) * 4 * count if two else 1
     made.immediate[:2] = [int(modifiers.pop(one, "0"), 0) * scale for one in ("offset0" if two else "offset", "offset1")]
-    if by_lane:  # behind what m0 says
+    if by_lane:  # m0 is a part of the address
         parts = ["m0", *parts] if way == "store" else [*parts, "m0"]
-    if (way == "store" and space != "buffer") or (way == "atomic" and space == "ds"):  # the address stands first
+    if (way == "store" and space != "buffer") or (way == "atomic" and space == "ds"):  # these have the address first
         parts[:2] = parts[1], parts[0]
     made.to = operand(parts[0])
     made.to.words, made.to.shift = 2 * count if two and way == "load" else count, 16 * bool(high)

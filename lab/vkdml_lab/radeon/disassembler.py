@@ -1,4 +1,4 @@
-"""LLVM's disassembler of AMD's machine code, from the library that the driver compiles with."""
+"""Disassembles AMD's machine code with the LLVM library that the driver compiles with."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vkdml_lab.radeon.decoder import Refused
 
 @cache
 def _llvm(folder: Path, chip: str, wave: int) -> tuple[ctypes.CDLL, int]:
-    """The library, and a disassembler."""
+    """Return the LLVM library, and a disassembler for a chip."""
     llvm = ctypes.CDLL(str(next(folder.glob("libLLVM.so.*"))))
     for part in ("TargetInfo", "TargetMC", "Disassembler"):
         getattr(llvm, f"LLVMInitializeAMDGPU{part}")()
@@ -24,7 +24,7 @@ def _llvm(folder: Path, chip: str, wave: int) -> tuple[ctypes.CDLL, int]:
 
 
 def lines(folder: Path, chip: str, code: bytes, wave: int) -> list[tuple[int, str]]:
-    """The instructions of a program: each one's address and text. folder: with LLVM's library."""
+    """Return pairs (address, text) of a program's instructions. folder: where LLVM's library is."""
     llvm, made = _llvm(folder, chip, wave)
     found, pc = list[tuple[int, str]](), 0
     text, raw = ctypes.create_string_buffer(1000), ctypes.create_string_buffer(code, len(code))
@@ -33,7 +33,7 @@ def lines(folder: Path, chip: str, code: bytes, wave: int) -> list[tuple[int, st
         line = re.split(r"//|;", text.value.decode())[0].strip()
         if not size:
             raise Refused(f"no instruction at {pc:#x}: {code[pc:pc + 8].hex()}")
-        if line.startswith("v_fma_mix") and size == 12:  # LLVM shows half of a literal, whose halves op_sel selects
+        if line.startswith("v_fma_mix") and size == 12:  # LLVM shows only half of this literal; op_sel selects the halves
             literal = int.from_bytes(code[pc + 8:pc + 12], "little")
             line = re.sub(rf"\b{literal & 0xffff:#x}\b", f"{literal:#x}", line)
         found.append((pc, line))

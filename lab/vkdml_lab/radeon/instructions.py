@@ -1,23 +1,23 @@
-"""The instruction table: each instruction's name and meaning, as C. Other names are refused.
+"""The table of instructions: each one's name, and its meaning in C. The emulator refuses all other names.
 
-The source is AMD's "RDNA3 Instruction Set Architecture Reference Guide", chapter "Instructions"; above each part of the table
-stands the title of its section there. In the C are the sources S0, S1 and S2 as words of 32 bits, I0 to I2 the same as signed
-numbers, F0 to F2 as floats, and Q0 to Q2 words of 64 bits. D is the destination: of vector instructions the old word, of scalar
-ones what is assigned to, whose old word is OLD. SCC is the scalar condition code, and BIT the lane's bit of the third source.
+The source is AMD's "RDNA3 Instruction Set Architecture Reference Guide", chapter "Instructions". Comments name its sections.
+S0, S1 and S2 are the sources as 32-bit words, I0 to I2 as signed integers, F0 to F2 as floats, and Q0 to Q2 as 64-bit words. D
+is the destination. A vector instruction finds the old word in D, a scalar one in OLD. SCC is the scalar condition code, and BIT
+the lane's bit of the third source.
 """
 
 from __future__ import annotations
 
 _RELATIONS = {"lt": "<", "eq": "==", "le": "<=", "gt": ">", "ge": ">="}
 
-# "VOP1 Instructions", "VOP2 Instructions", "VOP3 & VOP3SD Instructions": one word in each lane
+# "VOP1 Instructions", "VOP2 Instructions", "VOP3 & VOP3SD Instructions": one word for each lane
 VECTOR = {
     "v_mov_b32": "S0", "v_not_b32": "~S0", "v_bfrev_b32": "reversed(S0)",
     "v_and_b32": "S0 & S1", "v_or_b32": "S0 | S1", "v_xor_b32": "S0 ^ S1", "v_xnor_b32": "~(S0 ^ S1)",
     "v_and_or_b32": "(S0 & S1) | S2", "v_or3_b32": "S0 | S1 | S2", "v_xor3_b32": "S0 ^ S1 ^ S2",
     "v_xad_u32": "(S0 ^ S1) + S2", "v_bfi_b32": "(S0 & S1) | (~S0 & S2)",
     "v_cndmask_b32": "BIT ? S1 : S0",
-    # Whole numbers
+    # Integers
     "v_add_nc_u32": "S0 + S1", "v_sub_nc_u32": "S0 - S1", "v_subrev_nc_u32": "S1 - S0", "v_add3_u32": "S0 + S1 + S2",
     "v_add_nc_i32": "S0 + S1", "v_sub_nc_i32": "S0 - S1",
     "v_add_nc_u32 clamp": "S0 + S1 < S0 ? ~0u : S0 + S1", "v_sub_nc_u32 clamp": "S1 > S0 ? 0 : S0 - S1",
@@ -45,13 +45,13 @@ VECTOR = {
     "v_med3_f32": "word_of(median(F0, F1, F2))", "v_ldexp_f32": "word_of(ldexpf(F0, I1))",
     "v_rndne_f32": "word_of(rintf(F0))", "v_floor_f32": "word_of(floorf(F0))", "v_ceil_f32": "word_of(ceilf(F0))",
     "v_trunc_f32": "word_of(truncf(F0))", "v_fract_f32": "word_of(fraction(F0))",
-    # Functions: the guide allows an error of 1 ulp
+    # Functions, for which the guide allows an error of 1 ulp
     "v_rcp_f32": "word_of(inexact(1.0 / F0, S0))", "v_rcp_iflag_f32": "word_of(inexact(1.0 / F0, S0))",
     "v_rsq_f32": "word_of(inexact(1.0 / sqrt(F0), S0))", "v_sqrt_f32": "word_of(inexact(sqrt(F0), S0))",
     "v_exp_f32": "word_of(inexact(exp2(F0), S0))", "v_log_f32": "word_of(inexact(log2(F0), S0))",
     # "VOP3P Instructions"
     **dict.fromkeys(["v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16"], "word_of(fmaf(F0, F1, F2))"),
-    # The bits of lanes below
+    # How many of the lower lanes have their bit set
     "v_mbcnt_lo_u32_b32": "S1 + __builtin_popcount(S0 & (u32)((1ull << l) - 1))",
     "v_mbcnt_hi_u32_b32": "S1 + __builtin_popcount(S0 & (u32)(((1ull << l) - 1) >> 32))",
     # Conversions
@@ -60,20 +60,20 @@ VECTOR = {
     "v_cvt_pk_rtz_f16_f32": "to_half_toward_zero(F0) | to_half_toward_zero(F1) << 16",
 }
 
-# "VOP3 & VOP3SD Instructions": of 64 bits
+# "VOP3 & VOP3SD Instructions" with 64 bits
 WIDE = {
     "v_lshlrev_b64": "Q1 << (Q0 & 63)", "v_lshrrev_b64": "Q1 >> (Q0 & 63)", "v_ashrrev_i64": "(u64)((i64)Q1 >> (Q0 & 63))",
     "v_mad_u64_u32": "(Q0 & LOW32) * (Q1 & LOW32) + Q2",
 }
 
-# "VOP2 Instructions", "VOP3 & VOP3SD Instructions": a sum of 33 bits or, below 0, a difference, whose last bit is the carry
+# "VOP2 Instructions", "VOP3 & VOP3SD Instructions" with carry: bit 32 of the sum or difference is the carry
 CARRYING = {
     "v_add_co_u32": "(u64)S0 + S1", "v_sub_co_u32": "(u64)S0 - S1", "v_subrev_co_u32": "(u64)S1 - S0",
     "v_add_co_ci_u32": "(u64)S0 + S1 + BIT", "v_sub_co_ci_u32": "(u64)S0 - S1 - BIT",
     "v_subrev_co_ci_u32": "(u64)S1 - S0 - BIT",
 }
 
-# "VOPC Instructions": a bit of each lane
+# "VOPC Instructions": one bit for each lane
 _COMPARED = {
     **{f"{name}_{kind}": f"{sources} {sign} {sources[:-1]}1" for name, sign in {**_RELATIONS, "ne": "!="}.items()
        for kind, sources in (("u32", "S0"), ("i32", "I0"))},
@@ -85,7 +85,7 @@ _COMPARED = {
 }
 COMPARING = {f"v_{prefix}_{name}": text for prefix in ("cmp", "cmpx") for name, text in _COMPARED.items()}
 
-# RDNA 4's scalar instructions of floats, and the vector instructions that mean the same
+# RDNA 4's scalar float instructions, with the vector instructions of the same meaning
 OF_FLOATS = {**{f"s_{name}": f"v_{name}" for name in (
     "add_f32", "sub_f32", "mul_f32", "min_f32", "max_f32", "rndne_f32", "floor_f32", "ceil_f32", "trunc_f32", "cvt_f32_u32",
     "cvt_f32_i32", "cvt_u32_f32", "cvt_i32_f32")},
@@ -100,7 +100,7 @@ SCALAR = {
     "s_cmov_b32": "D = SCC ? S0 : OLD", "s_cmov_b64": "D = SCC ? Q0 : OLD", "s_cmovk_i32": "D = SCC ? signed16(S0) : OLD",
     "s_cselect_b32": "D = SCC ? S0 : S1", "s_cselect_b64": "D = SCC ? Q0 : Q1",
     "s_not_b32": "D = ~S0; SCC = (u32)D != 0", "s_not_b64": "D = ~Q0; SCC = D != 0",
-    # Whole numbers
+    # Integers
     "s_add_u32": "D = (u64)S0 + S1; SCC = D >> 32", "s_addc_u32": "D = (u64)S0 + S1 + SCC; SCC = D >> 32",
     "s_sub_u32": "D = S0 - S1; SCC = S1 > S0", "s_subb_u32": "D = S0 - S1 - SCC; SCC = (u64)S1 + SCC > S0",
     "s_add_i32": "D = S0 + S1; SCC = overflows((i64)I0 + I1)", "s_sub_i32": "D = S0 - S1; SCC = overflows((i64)I0 - I1)",
@@ -131,34 +131,34 @@ SCALAR = {
     "s_ashr_i32": "D = (u32)(I0 >> (S1 & 31)); SCC = D != 0", "s_ashr_i64": "D = (u64)((i64)Q0 >> (S1 & 63)); SCC = D != 0",
     **{f"s_{name}_b32": f"D = {text.format('S0', 'S1')}; SCC = (u32)D != 0" for name, text in _BITWISE.items()},
     **{f"s_{name}_b64": f"D = {text.format('Q0', 'Q1')}; SCC = D != 0" for name, text in _BITWISE.items()},
-    # With exec: the old one, or with "wrexec" the new one, goes to the destination
+    # These change exec. The destination gets the old exec or, with "wrexec" in the name, the new one
     **{f"s_{name}_{way}_b{bits}": f"u64 old = exec_of(w), new = ({text.format('Q0', 'old')}) & ALL_LANES; "
        f"D = {'old' if way == 'saveexec' else 'new'}; SCC = new != 0; set_exec(w, new)"
        for bits in (32, 64) for way in ("saveexec", "wrexec") for name, text in _WITH_EXEC.items()},
     **{name: f"D = {VECTOR[of]}" for name, of in OF_FLOATS.items()},
     **{f"s_cmp_{name}": f"SCC = {text}" for name, text in _COMPARED.items() if name.endswith("f32") and name != "class_f32"},
-    # Comparing
+    # Comparisons
     **{f"s_cmp_{name}_{kind}": f"SCC = {source}0 {sign} {source}1" for name, sign in {**_RELATIONS, "lg": "!="}.items()
        for kind, source in (("u32", "S"), ("i32", "I"), ("u64", "Q"))},
     **{f"s_cmpk_{name}_i32": f"SCC = I0 {sign} (i32)signed16(S1)" for name, sign in {**_RELATIONS, "lg": "!="}.items()},
     **{f"s_cmpk_{name}_u32": f"SCC = S0 {sign} (S1 & 0xffff)" for name, sign in {**_RELATIONS, "lg": "!="}.items()},
 }
 
-# "LDS & GDS Instructions", "MUBUF Instructions": a word's new value V by the old one O and the operand X
+# Atomics ("LDS & GDS Instructions", "MUBUF Instructions"): the new value V, from the old one O and the operand X
 ATOMIC = {"add_u32": "O + X", "sub_u32": "O - X", "and_b32": "O & X", "or_b32": "O | X", "xor_b32": "O ^ X", "swap_b32": "X",
           "min_u32": "least(O, X)", "max_u32": "most(O, X)"}
 
-# "SOPP Instructions": when a branch is taken
+# Branches ("SOPP Instructions"): the condition
 BRANCH = {"s_branch": "1", "s_cbranch_scc0": "!w->scc", "s_cbranch_scc1": "w->scc", "s_cbranch_vccz": "is_vcc_zero",
           "s_cbranch_vccnz": "!is_vcc_zero", "s_cbranch_execz": "is_exec_zero", "s_cbranch_execnz": "!is_exec_zero"}
 
-# "SOPP Instructions" and what goes across lanes or to memory: native/waves.c and native/memory.c have each by its name
+# Instructions across lanes or to memory, and the other "SOPP Instructions": native/waves.c and native/memory.c implement them
 _CONTROL = ["s_endpgm", "s_barrier", "s_waitcnt", "s_waitcnt_depctr", "s_getpc_b64", "buffer_gl0_inv", "buffer_gl1_inv"]
 _LANES = ["v_readfirstlane_b32", "v_readlane_b32", "v_writelane_b32", "v_swap_b32", "v_nop"]
 _MATRICES = ["v_wmma_f32_16x16x16_f16", "v_wmma_f32_16x16x16_bf16"]  # native/matrices.c
 MEMORY = ["scalar_load", "scratch_load", "scratch_store",
           *(f"{space}_{way}" for space in ("buffer", "global", "ds") for way in ("load", "store", "atomic"))]
-# "SOPP Instructions" of which a program's results do not depend: hints, and pauses
+# "SOPP Instructions" without effect on results: hints and pauses
 IGNORED = {"s_nop", "s_clause", "s_delay_alu", "s_sleep", "s_setprio", "s_inst_prefetch",
            "s_set_inst_prefetch_distance", "s_code_end", "s_icache_inv", "s_barrier_wait"}
 
@@ -171,7 +171,7 @@ ATOMICS = {name: number for number, name in enumerate(ATOMIC)}
 
 
 def c_text() -> dict[str, str]:
-    """Files of C to include: numbers of the instructions, and cases of a switch for each shape."""
+    """Return C files by name: enumerations of the instructions, and the cases of switches over them."""
     last = {f"LAST_{shape}": max(NUMBERS[name] for name in table) for shape, table in _SHAPES.items()}
     numbers = [f"OP_{name.replace(' ', '_')} = {number}" for name, number in NUMBERS.items()]
     numbers += [f"{name} = {number}" for name, number in last.items()] + [f"ATOMIC_{name} = {n}" for name, n in ATOMICS.items()]

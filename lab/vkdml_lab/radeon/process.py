@@ -1,4 +1,4 @@
-"""The emulator in this process, which runs under `vkdml radeon`: its settings, programs with counts, and findings."""
+"""Controls the emulator in this process, which runs under `vkdml radeon`: settings, programs with counts, and findings."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def _library() -> ctypes.CDLL:
 
 
 def change(**settings: int) -> None:
-    """Sets how the GPU behaves from now on."""
+    """Change settings of the GPU (structures.SETTINGS)."""
     for name, value in settings.items():
         _library().radeon_set(list(SETTINGS).index(name), ctypes.c_long(value))
 
 
 def programs() -> Iterator[Program]:
-    """All that were decoded."""
+    """Yield all programs that were decoded."""
     at = _library().radeon_programs()
     while at:
         yield (program := Program.from_address(at))
@@ -32,6 +32,6 @@ def programs() -> Iterator[Program]:
 
 
 def found() -> set[str]:
-    """Waits until nothing is executed; the kinds of findings since the last time, without those that are only noted."""
+    """Wait until the emulator is idle. Return the kinds of faults found since the last call."""
     kinds = _library().radeon_wait()
     return {kind for bit, kind in enumerate(FINDINGS) if kinds >> bit & 1} - NOTED

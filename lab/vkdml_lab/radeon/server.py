@@ -1,4 +1,4 @@
-"""The process above those that use the GPU: it decodes their programs, and collects what they report."""
+"""The server that decodes programs for the processes that use the GPU, and collects their reports."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from vkdml_lab.radeon import decoder, disassembler, instructions, structures
 from vkdml_lab.radeon.structures import FINDINGS, NOTED, VECTOR, Instruction, Report
 
 _REPORT = 2
-# A request: its kind, the width of a wave, bytes. An answer: the program's number, its instructions and its vector registers
+# A request: kind, wave size and length of the data. An answer: the program's number, bytes of instructions, vector registers
 _NUMBERS = struct.Struct("III")
 _MODULES = b"".join(Path(str(module.__file__)).read_bytes() for module in (decoder, disassembler, instructions, structures))
 
 
 class Server(socketserver.ThreadingUnixStreamServer):
-    """Serves in threads, until the process ends. name: of an abstract socket, which leaves no file. libraries: the folder with
-    LLVM's. programs: where decoded ones are kept.
+    """Serves in threads until the process ends. name: of an abstract socket, which leaves no file. libraries: folder of LLVM's
+    library. programs: folder that caches decoded programs.
     """
 
     daemon_threads = True
@@ -31,13 +31,13 @@ class Server(socketserver.ThreadingUnixStreamServer):
     def __init__(self, name: str, chip: str, libraries: Path, programs: Path) -> None:
         super().__init__(f"\0{name}", _Connection)
         self.chip, self.libraries, self.programs = chip, libraries, programs
-        self.lines: list[dict[int, str]] = []  # of each program by its number
-        self.totals, self.findings = Counter[str](), Counter[tuple[str, str]]()  # findings: by kind and where
+        self.lines: list[dict[int, str]] = []  # by program: text by address
+        self.totals, self.findings = Counter[str](), Counter[tuple[str, str]]()  # by kind and place
         self.lock = threading.Lock()
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def decode(self, code: bytes, wave: int) -> bytes:
-        """The answer for a program: no instructions where it is refused, which is a finding."""
+        """Decode a program and pack the answer. Records a finding if it is refused; then the answer has no instructions."""
         path = self.programs / hashlib.sha256(b"".join([code, _MODULES, f"{self.chip} {wave}".encode()])).hexdigest()
         lines, packed, registers = list[tuple[int, str]](), b"", 0
         try:
@@ -55,7 +55,7 @@ class Server(socketserver.ThreadingUnixStreamServer):
         return _NUMBERS.pack(len(self.lines) - 1, len(packed) // sizeof(Instruction), registers) + packed
 
     def add(self, report: Report) -> None:
-        """Counts a dispatch."""
+        """Add a dispatch's report to the totals."""
         self.totals["dispatches"] += 1
         for name in ("executed", "nanoseconds"):
             self.totals[name] += getattr(report, name)
@@ -66,11 +66,11 @@ class Server(socketserver.ThreadingUnixStreamServer):
             self.findings[list(FINDINGS)[found.kind], where] += found.count
 
     def is_clean(self) -> bool:
-        """Whether nothing was found that may be a fault."""
+        """Whether no finding is a fault; those in NOTED are none."""
         return all(kind in NOTED for kind, _ in self.findings)
 
     def summary(self) -> str:
-        """What to print at the end."""
+        """Return the text to print at the end."""
         n = self.totals
         said = [f"radeon: {n['dispatches']:,} dispatches of {len(self.lines)} programs, "
                 f"{n['executed']:,} instructions of waves in {n['nanoseconds'] / 1e9:.1f} s"]

@@ -1,4 +1,4 @@
-"""The structures that Python and C share. They are written here once: `c_text` gives the C of them."""
+"""The structures and constants that Python and C share. `c_text` writes them as C."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import ctypes
 from ctypes import c_int32, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
 from typing import Any
 
-KINDS = {"VECTOR": 1, "SCALAR": 2, "CONSTANT": 3}  # of operands; 0: there is none
+KINDS = {"VECTOR": 1, "SCALAR": 2, "CONSTANT": 3}  # kinds of operands; 0: no operand
 VECTOR, SCALAR, CONSTANT = KINDS.values()
-# Scalar registers with names: their numbers in the machine code, and words
+# Named scalar registers: number in machine code, and words
 NAMED = {"vcc": (106, 2), "vcc_lo": (106, 1), "vcc_hi": (107, 1), "ttmp7": (115, 1), "ttmp8": (116, 1), "ttmp9": (117, 1),
          "null": (124, 1), "m0": (125, 1), "exec": (126, 2), "exec_lo": (126, 1), "exec_hi": (127, 1), "scc": (253, 1),
          "src_scc": (253, 1)}
-# How an operand is read. HALF: it is a float16, and a float32 in between
+# How an operand is read. HALF: converted from float16 to float32
 MODIFIERS = {name: 1 << bit for bit, name in enumerate(["NEG", "ABS", "HALF"])}
-# Of a vector instruction's result, then of an access to memory. KEEPS: the bits beside those that it writes. BY_LANE: a lane's
-# number is in its address
+# Flags of an instruction: first of a vector result, then of an access to memory. KEEPS: keep the destination's other bits.
+# BY_LANE: the address includes the lane's number
 FLAGS = {name: 1 << bit for bit, name in enumerate([
     "CLAMP", "TIMES2", "TIMES4", "HALVED", "KEEPS", "DUAL", "SETS_EXEC", "GLC", "TWO", "SIGNED", "BY_LANE"])}
-# What may be wrong beside numbers; the texts are shown. The last three end a dispatch
+# What the emulator finds, with the text to show. The last three kinds end a dispatch
 FINDINGS = {
     "EARLY_READ": "a register is read before its load is waited for",
     "EARLY_WRITE": "a register is written before its load is waited for",
@@ -41,31 +41,32 @@ FINDINGS = {
     "ENDLESS": "a wave does not end",
     "REFUSED": "the emulator does not know it",
 }
-# No faults: what was never written is noise, as is what others may write, and results are wrong where it matters. Compilers
-# let lane masks begin with any bits, a workgroup that gives up reads shared memory that it fetched nothing into, and parts
-# read others' state and do not use it
+# Findings that are no faults. Unwritten memory, and memory that others may be writing, reads as noise, so results are wrong if
+# it matters. Compilers leave bits of lane masks undefined, a workgroup that gives up reads shared memory that it did not fill,
+# and workgroups read others' state without using it
 NOTED = {"UNWRITTEN_SCALAR", "UNWRITTEN_VECTOR", "UNWRITTEN_LDS", "NOISE"}
-MOST_FOUND = 64  # places that one dispatch reports
-# How hostile the GPU is. late: loads and stores end at once (0), at any time (1), as late as they may (2). caches: a core keeps
-# lines until they are invalidated (2), or some time before (1). inexact: functions are wrong by what the guide allows, always
-# alike for the same argument. resident: workgroups at once. budget: instructions of a wave. broken: the instruction, by its
-# number in the table, that gives wrong bits wherever it runs. rdna: the generation
+MOST_FOUND = 64  # most places in one dispatch's report
+# How hostile the GPU is. late: loads and stores complete at once (0), at a random time (1), or as late as allowed (2). caches:
+# a core keeps lines until they are invalidated (2), or until some time before (1). inexact: functions have the largest error
+# that the guide allows, the same for the same argument. resident: workgroups that run at once. budget: instructions of a wave
+# before it counts as endless. broken: number of an instruction that returns wrong bits. rdna: the generation
 SETTINGS = {"seed": 1, "late": 1, "caches": 1, "inexact": 1, "resident": 1024, "budget": 20_000_000, "broken": -1, "rdna": 3}
 
 
 class Operand(ctypes.Structure):
-    """words: of 32 bits, from register `reg` on. value: of a constant. bits: how many are used from bit `shift` on; 0: all."""
+    """An operand. words: 32-bit words from register `reg` on. value: a constant's. bits: number used, from `shift` on; 0: all.
+    """
 
     _fields_ = [("value", c_uint32), *((name, c_uint8) for name in ("kind", "reg", "words", "modifiers", "shift", "bits"))]
 
 
 class Instruction(ctypes.Structure):
-    """op: its number in the instruction table. size: bytes of an element in memory. immediate: an offset, or how many loads,
-    accesses to shared memory, stores and scalar loads may be left. target: the index that a branch goes to. pc: its address
-    from the program's beginning.
+    """An instruction. op: its number in the table. size: bytes of an element in memory. immediate: an offset, or the numbers of
+    loads, accesses to shared memory, stores and scalar loads that may be pending. target: index of a branch's target. pc:
+    address in the program.
 
-    Counts: runs; loaded: bytes, and passed: those of lines that were not in the core's cache; waited: waits for loads
-    that were issued since the wait before, from memory, and from shared memory or of scalars; ahead: instructions since those.
+    Counts: runs; loaded: bytes; passed: bytes of lines that were not in the core's cache; waited: waits for pending loads, of
+    memory, and of shared memory or scalars; ahead: instructions between issuing those loads and waiting.
     """
 
     _fields_ = [("op", c_uint16), ("size", c_uint16), ("flags", c_uint32), ("immediate", c_int32 * 4), ("target", c_int32),
@@ -74,8 +75,8 @@ class Instruction(ctypes.Structure):
 
 
 class Program(ctypes.Structure):
-    """A program as it was decoded for the code at an address (va). registers: the most that it names. Its instructions may be
-    changed while nothing is executed. next: the one decoded before.
+    """A decoded program. va: address of the code. registers: number of vector registers. next: the program decoded before. Its
+    instructions may be changed while the emulator is idle.
     """
 
     _fields_ = [("next", c_void_p), ("va", c_uint64),
@@ -84,20 +85,20 @@ class Program(ctypes.Structure):
 
 
 class Found(ctypes.Structure):
-    """A finding: its number in FINDINGS, where, and how often. detail: an address or a register."""
+    """A finding. kind: its number in FINDINGS. pc: where. count: how often. detail: an address or a register."""
 
     _fields_ = [("kind", c_uint32), ("pc", c_int32), ("count", c_uint64), ("detail", c_uint64)]
 
 
 class Report(ctypes.Structure):
-    """A dispatch that has ended. program: as the server numbered it. kinds: of findings, as bits."""
+    """The report of a dispatch. program: the server's number of it. kinds: bits of the kinds of findings."""
 
     _fields_ = [("program", c_uint32), ("found_count", c_uint32), ("kinds", c_uint64), ("executed", c_uint64),
                 ("nanoseconds", c_uint64), ("found", Found * MOST_FOUND)]
 
 
 def c_text() -> str:
-    """The C of all that is above."""
+    """Return the C of everything above."""
     names = {c_uint8: "u8", c_uint16: "u16", c_uint32: "u32", c_int32: "i32", c_uint64: "u64", c_void_p: "void *"}
 
     def member(name: str, kind: Any) -> str:
