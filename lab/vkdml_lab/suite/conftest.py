@@ -1,4 +1,4 @@
-"""What all tests of the suite have: what they compile is noted, so that the report of a failure or a crash can say it."""
+"""Fixtures of all tests of the suite. They record compiled operators, so that reports of failures and crashes can name them."""
 
 import pytest
 

@@ -1,5 +1,4 @@
-"""Operators in words, and the features that their reports count by. All comes from the checked descriptor, so it does
-not depend on what computes them.
+"""Describes operators in words, and by the features that reports count. Uses only the checked descriptor, not what computes it.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ TENSOR_FEATURES = {"SequenceLengthsTensor": "sequence lengths", "HiddenInitTenso
 
 
 def sentence(problem: Any) -> str:
-    """One line, for a person who is to make the same operator elsewhere."""
+    """Describe an operator in one line, from which somebody can make the same operator elsewhere."""
     if not isinstance(problem, Problem):
         tensors = [f"{field} {_shape(problem.tensor(field))}" for field in (*problem.inputs, *problem.outputs) if problem.has(field)]
         return f"{name(problem)}: {', '.join([problem.element.name, *tensors, *_functions([getattr(problem, 'function', None)])])}"
     values = {"clip": f"clip {problem.clip:.4g}" if problem.clip is not None else "",
               "custom activations": "activations " + " ".join(_functions(problem.activations)),
-              "forward": "", "backward": "", "bidirectional": ""}  # str(problem) has the direction
+              "forward": "", "backward": "", "bidirectional": ""}  # str(problem) includes the direction
     return ", ".join(filter(None, [str(problem), *(values.get(feature, feature) for feature in sorted(features(problem)))]))
 
 
@@ -37,7 +36,7 @@ def sizes(problem: Any) -> dict[str, int]:
 
 
 def features(problem: Any) -> set[str]:
-    """What of the operator is used, in the report's words."""
+    """Return the operator's features, in the report's words."""
     tensors = [problem.tensor(field) for field in problem.tensors if problem.has(field)]
     strides = {"strides"} if any(tensor.strides != packed_strides(tensor.sizes) for tensor in tensors) else set()
     if not isinstance(problem, Problem):

@@ -1,4 +1,4 @@
-"""Devices to plan for, none of which need be here, and problems for them."""
+"""Made-up devices and real GPUs to plan for, and problems for them. No test needs these devices."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from vkdml.planning import gpus
 from vkdml.planning.device_info import DeviceInfo
 from vkdml_lab.suite.support import CELLS, make_desc
 
-# What Vulkan guarantees everywhere, but for the storage buffers of a stage (see docs/architecture.md)
+# Vulkan's guaranteed limits, except for the storage buffers of a stage (see docs/architecture.md)
 SMALLEST = DeviceInfo(index=0, name="smallest", type="integrated", driver="any", driver_version="", api_version="1.1.0",
                       subgroup_size=1, subgroup_shuffle=False, max_workgroup_invocations=128, max_workgroup_count=65535,
                       max_shared_memory=16384, max_storage_buffer_range=2**27, max_storage_buffers=10)
@@ -33,7 +33,7 @@ def _gpu(name, vendor, sizes=(32, 32), type="discrete", driver="any", row=None):
                    max_storage_buffer_range=2**32 - 4, max_storage_buffers=2**20, unified_memory=type == "integrated")
 
 
-# As their drivers describe them; some do not tell their units
+# GPUs as their drivers describe them; some drivers do not tell the number of compute units
 GPUS = {
     "RX 7900 XTX": _gpu("AMD Radeon RX 7900 XTX (RADV NAVI31)", 0x1002, (32, 64), driver="radv", row="RX 7900 XTX"),
     "RX 6900 XT": _gpu("AMD Radeon RX 6900 XT (RADV NAVI21)", 0x1002, (32, 64), driver="radv", row="RX 6900 XT"),
@@ -54,12 +54,12 @@ GPUS = {
 
 
 def make_problem(*sizes, cell=cells.GRU, element=element_types.FLOAT32, **changes):
-    """Of T, B, I, H and D, with every optional tensor but for the changes."""
+    """Make a problem of T, B, I, H and D with every optional tensor. changes: fields of the descriptor."""
     return from_desc(make_desc(cell, *sizes, data_type=element.data_type, **changes), element=element)
 
 
 def random_problem(rng, info):
-    """Of any cell and type, that fits on a device; often of one step, row, input or unit."""
+    """Draw a problem of any cell and type that fits on a device. T, B, I or H are often 1."""
     while True:
         cell, sizes = rng.choice(CELLS), [round(most**rng.random()) for most in (2000, 200, 300, 600)]
         changes = dict.fromkeys(cell.flags, rng.random() < 0.5) | rng.choice([{}, {"SequenceLengthsTensor": None}])

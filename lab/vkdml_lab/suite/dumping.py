@@ -1,5 +1,5 @@
-"""What a test gives the driver, written into a folder as it goes, so that someone with the driver's sources can run it without
-vkdml: `vkdml reproduce CASE --dump FOLDER`. replay.py runs it again; replay.json is what it goes by.
+"""Writes everything that a test gives to the driver into a folder: `vkdml reproduce CASE --dump FOLDER`. So a driver engineer
+can run it without vkdml: replay.py repeats the calls that replay.json lists.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ patches (barriers, parts of buffers) and is taken where vkdml is installed, they
 
 
 class Dump:
-    """Work of the operator that was compiled last, until its results have been compared."""
+    """The calls for the operator that was compiled last, until its results have been compared."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -52,7 +52,7 @@ class Dump:
         self.begin(None)
 
     def begin(self, ran: Any) -> None:
-        """Forget what was written: another operator is compiled. ran: what recording.RUNNING has of it."""
+        """Forget what was written, as another operator is compiled. ran: its recording.Ran."""
         if self._is_done:
             return
         self._ran = ran
@@ -67,7 +67,7 @@ class Dump:
             (self._folder / name).mkdir(parents=True)
 
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Follow the engine's submissions."""
+        """Record the engine's submissions from now on."""
         def before(method: str, note: Callable[..., None]) -> None:
             run = getattr(Submission, method)
 
@@ -92,7 +92,7 @@ class Dump:
         self._add(submission, {"kernel": kernel, "push": [int(word) for word in kernel.compiled.push_words(push)]})
 
     def _run(self, submission: Submission) -> None:
-        """Write down a submission, before the driver gets it, which may crash."""
+        """Write a submission to the folder. The driver gets it afterwards, as it may crash."""
         operations = self._operations.get(submission, [])
         self._sent.update(operation["upload"] for operation in operations if "upload" in operation)
         if self._is_done or not any("kernel" in operation for operation in operations):
@@ -130,7 +130,7 @@ class Dump:
         self._write()
 
     def _after(self) -> None:
-        """Where the host's memory is the device's, what dispatches wrote is nothing that the host wrote."""
+        """Note what dispatches wrote to memory that the host shares, so that it does not count as written by the host."""
         if not self._is_done:
             self._written |= {buffer: buffer._mapped.tobytes() for buffer in self._written if not buffer._has_other_memory}
 
@@ -138,11 +138,11 @@ class Dump:
         if buffer not in self._buffers:
             self._buffers[buffer] = {"number": len(self._buffers), "name": name, "bytes": _bytes(buffer)}
             self._content["buffers"].append(self._buffers[buffer])
-        if self._buffers[buffer]["name"] == _LEFT_OUT:  # bound where a tensor is left out, before it was where it belongs
+        if self._buffers[buffer]["name"] == _LEFT_OUT:  # it was bound in place of a missing tensor before
             self._buffers[buffer]["name"] = name
 
     def _number(self, kernel: Kernel) -> int:
-        """The number of the kernel's SPIR-V."""
+        """Return the number of the kernel's SPIR-V."""
         dispatch = kernel.dispatch
         spirv = kernel.compiled.specialize(dispatch.constants)
         if spirv not in self._kernels:
@@ -156,7 +156,7 @@ class Dump:
 
     def compared(self, found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray], tolerance: tuple[float, float],
                  is_wrong: bool) -> None:
-        """Write what was found and what is right. After wrong results nothing more is written."""
+        """Write the results found and expected. Nothing follows after wrong results."""
         if self._is_done or self._ran is None or not self._buffers:
             return
         self._is_done, named = is_wrong, {about["name"]: buffer for buffer, about in self._buffers.items()}
@@ -171,7 +171,7 @@ class Dump:
             if field not in named or not problem.has(field) or result.size != right.size:
                 continue
             sizes = problem.tensor(field).sizes
-            if result.shape in (sizes, sizes[1:]):  # ONNX's last states have no steps
+            if result.shape in (sizes, sizes[1:]):  # ONNX's last states have no dimension T
                 for folder, array in (("found", result), ("expected", right)):
                     array = array.astype(np.float64) if array.dtype.kind not in "iu" else array
                     np.save(self._folder / folder / f"{field}.npy", array.reshape(sizes))
@@ -195,11 +195,11 @@ class Dump:
 
 
 def _names(kernel: Kernel) -> list[str]:
-    """The names of what is bound, in order; of what takes the place of a tensor that is left out, its binding's."""
+    """Return the names of the buffers that the kernel binds, in order. A missing tensor is named by its binding."""
     named = kernel.dispatch.buffers
     return [next((named[block] for block in blocks if block in named), _LEFT_OUT) for blocks in kernel.compiled.interface.bindings.values()]
 
 
 def _bytes(buffer: DeviceMemory) -> int:
-    """All of it, with the guards behind it."""
+    """Return the buffer's size with its guards."""
     return 4 * int(buffer._tensor.size())

@@ -1,4 +1,4 @@
-"""Buffers with words behind them that no kernel may touch, and poison where none may read in a way that matters."""
+"""Guards: buffers get extra words behind their end that no kernel may use. Memory that only kernels use begins as poison."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from vkdml.engine.vulkan.gpu import Gpu
 from vkdml.engine.vulkan.memory import COPIED, OWN, DeviceMemory, Kind
 
 POISON = 2**32 - 1  # a NaN in each type
-_KINDS_OF_POISON = 100  # so that a NaN that was read behind one buffer and written behind another is seen
+_KINDS_OF_POISON = 100  # several values, so that a NaN copied from one guard to another is noticed
 _LEAST_BYTES, _MOST_BYTES = 4096, 2**20
 
-are_wanted = True  # not where something else looks at bounds, which would take them for a part of the buffer
+are_wanted = True  # False if other tools check bounds, which would count guards as a part of the buffer
 
 
 class Guards:
-    """Of all buffers that were made meanwhile."""
+    """The guards of all buffers that were made in a context."""
 
     def __init__(self) -> None:
-        self.buffers: list[tuple[DeviceMemory, int, int]] = []  # with the bytes that kernels know of, and the poison
+        self.buffers: list[tuple[DeviceMemory, int, int]] = []  # buffer, size that kernels know, poison
 
     def check(self) -> None:
-        """Fails where a word behind a buffer has changed."""
+        """Fail if a word behind a buffer has changed."""
         for buffer, size, poison in self.buffers:
             buffer.size_in_bytes = size + _guard_bytes(size)
             words = buffer.gpu.lock.work(buffer._fetch, (buffer.size_in_bytes // 4,), np.uint32)[size // 4:]
@@ -40,7 +40,7 @@ def _guard_bytes(size: int) -> int:
 
 @contextmanager
 def guarded() -> Iterator[Guards]:
-    """The driver's bounds checks hide nothing: it knows of larger buffers. What only kernels use is full of poison too."""
+    """Guard all buffers made in this context. The driver knows the larger buffers, so its bounds checks hide nothing."""
     make, guards = DeviceMemory.__init__, Guards()
     if not are_wanted:
         yield guards

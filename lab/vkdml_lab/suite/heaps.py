@@ -1,7 +1,7 @@
-"""Random recordings over shared heaps, and a model of what each byte of them is: on the host, and on the device.
+"""Random recordings over shared heaps, compared with a model of each byte on the host and on the device.
 
-A heap is a buffer, whose parts are inputs, weights, outputs and resources of several compiled operators. A program is a list of
-actions, each a name and some small numbers, which mean something after any other actions: so what fails can be made short.
+A heap is a buffer whose parts serve several compiled operators as inputs, weights, outputs and resources. A program is a list
+of actions, each a name and small numbers. Every action is valid after every other, so a failing program can be shortened.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from vkdml_lab.suite.host_and_device import HOST, Memory
 from vkdml_lab.suite.support import CELLS, execute, make_desc, owned, random_numbers, tensor
 
 HEAPS, RECORDERS, SLOT, SLOTS = 2, 3, 256, 8
-TENSORS = SLOT * SLOTS  # bytes; what is behind them is for resources
-GAPS = 512  # at most so many bytes of a resource mean nothing
+TENSORS = SLOT * SLOTS  # bytes for tensors; resources are behind them
+GAPS = 512  # most bytes of a resource that are padding
 
 LEFT_OUT = ("SequenceLengthsTensor", "HiddenInitTensor", "CellMemInitTensor", "PeepholeTensor", "OutputSingleTensor",
             "OutputCellSingleTensor")
-TWELVE = tensor(12)  # as many as a GRU's weights are
+TWELVE = tensor(12)  # as many elements as the GRU's weights
 
 
-# How often each action is drawn, and for each of its numbers what it is below; what is exposed is packed each time, so it is rare
+# Weight of each action in drawing, and the upper bound of each of its numbers. `host` is rare, as exposed heaps are packed each
+# time
 PLACES = HEAPS * SLOTS
 DRAWN = {
     "dispatch": (9, RECORDERS, 8, [PLACES] * 8, 6, 4), "execute": (10, RECORDERS, 2), "initialize": (3, RECORDERS, [PLACES] * 8, 4),
@@ -36,7 +37,7 @@ DRAWN = {
 
 
 def program(rng):
-    """Some drawn actions. What is bound is one of two layouts, or differs from it in one place, so that much meets again."""
+    """Draw a program. Bindings are one of two layouts, or differ in one place, so that parts often meet."""
     often = np.array([row[0] for row in DRAWN.values()])
     layouts = rng.integers(0, PLACES, (2, 8))
 
@@ -51,7 +52,7 @@ def program(rng):
 
 
 def shortened(actions, fails):
-    """Without the actions, one or many together, without which it fails, too."""
+    """Return a shorter program that fails, too, by leaving out actions or runs of actions."""
     size = len(actions)
     while size := size // 2:
         at = 0
@@ -62,19 +63,19 @@ def shortened(actions, fails):
 
 
 def recurrent(cell, *sizes, **changes):
-    """A descriptor of input, weights, biases and all steps' outputs, as large as a slot at most. sizes: T, B and I, which is H."""
+    """Make a descriptor of input, weights, biases and all steps' output; each fits in a slot. sizes: T, B and I, which is H."""
     return make_desc(cell, *sizes, sizes[-1], **{name: None for name in LEFT_OUT if name in cell.tensors}, **changes)
 
 
 def drawn(rng):
-    """Any cell, of one direction."""
+    """Draw a descriptor of any cell with one direction."""
     cell = CELLS[rng.integers(len(CELLS))]
     direction = v.DML_RECURRENT_NETWORK_DIRECTION(int(rng.integers(2)))
     return recurrent(cell, *(int(size) for size in rng.integers(1, 4, 3)), Direction=direction)
 
 
 def two_layers(desc):
-    """A graph of two nodes, which are one operator with weights of their own."""
+    """Make a graph of the operator twice, one behind the other, each with its own weights."""
     def made(device):
         operator = device.create_operator(desc)
         edges = [v.DML_INPUT_GRAPH_EDGE_DESC(0, 0, 0)]
@@ -92,7 +93,7 @@ def compiled(desc):
 
 
 def kinds(desc):
-    """What is dispatched. desc: the recurrent operator among them."""
+    """Return the operators that programs dispatch, by name. desc: the recurrent one."""
     return {
         "one": compiled(desc), "one again": compiled(desc), "owned": compiled(owned(desc)), "graph": two_layers(desc),
         "negate": compiled(v.DML_ACTIVATION_LINEAR_OPERATOR_DESC(InputTensor=TWELVE, OutputTensor=TWELVE, Alpha=-1)),
@@ -102,7 +103,7 @@ def kinds(desc):
 
 GRU = recurrent(cells.GRU, 2, 1, 2)
 KINDS = tuple(kinds(GRU))
-# Those with weights twice as often
+# Operators with weights are drawn twice as often
 DISPATCHED = ["one", "owned", *KINDS]
 
 
@@ -122,7 +123,7 @@ class Part:
 
 @dataclass
 class Step:
-    """What was recorded. whose: the operator, or else "upload" or "readback". resource: the persistent one."""
+    """A recorded step. whose: the operator, "upload" or "readback". temporary, resource: temporary and persistent resource."""
 
     whose: str
     heap: int = 0
@@ -139,11 +140,11 @@ class Step:
 
 
 class DisagreementError(AssertionError):
-    """Of the model and the device."""
+    """The device has other contents than the model."""
 
 
 class Run:
-    """A program while it runs. counts: how often was compared what."""
+    """A running program. counts: comparisons by what was compared."""
 
     def __init__(self, device, reference, counts, seed=0):
         self.device, self.reference, self.counts = device, reference, counts
@@ -152,7 +153,7 @@ class Run:
         self.tables = {name: device.create_binding_table(operator) for name, operator in self.operators.items()}
         properties = [operator.get_binding_properties() for operator in self.operators.values()]
         largest = max(max(each.TemporaryResourceSize, each.PersistentResourceSize) for each in properties)
-        self.size = TENSORS + SLOT + max(largest, 3 * SLOT)  # a resource is at one of two places; the host writes to three slots there
+        self.size = TENSORS + SLOT + max(largest, 3 * SLOT)  # for two overlapping resources, or three slots
         self.buffers = [device.create_buffer(self.size) for _ in range(HEAPS)]
         self.arrays = {}
         self.memory = []
@@ -162,7 +163,7 @@ class Run:
             self.memory.append(Memory(content, device.gpu.host_memory))
         self.recorders = [device.create_command_recorder() for _ in range(RECORDERS)]
         self.steps = [[] for _ in range(RECORDERS)]
-        # By an operator's persistent resource what an initializer packed; None: it may be gone
+        # Packed weights by an operator's persistent resource; None: they may be lost
         self.initialized = {}
 
     def random(self, size):
@@ -184,7 +185,7 @@ class Run:
         if wrong.size:
             raise DisagreementError(f"{side}, heap {heap}: {wrong.size} bytes from {wrong[0]} (slot {wrong[0] // SLOT}) on")
 
-    # What the host does
+    # The host's actions
 
     def write(self, heap, slot, slots, number):
         part, content = self.chosen(heap, slot, slots, number)
@@ -211,7 +212,7 @@ class Run:
                 self.change(part)
 
     def chosen(self, heap, slot, slots, number):
-        """Numbers for a part: some of a slot, or whole slots, the first of the resources among them."""
+        """Return the part that the numbers of an action mean, a piece of a slot or whole slots, and random contents for it."""
         begin, size = (slot * SLOT + 4 * (number % 13), 4 + number % 40 // 4 * 4) if number % 2 else (slot * SLOT, (slots or 1) * SLOT)
         return Part(heap, begin, size), self.random(size)
 
@@ -220,7 +221,7 @@ class Run:
         self.change(part, self.memory[part.heap].is_shared)
 
     def change(self, part, is_sure=True):
-        """What was initialized there is lost, or may be."""
+        """Note that initialized weights in this part are lost, or may be."""
         for resource in [resource for resource in self.initialized if resource and resource.overlaps(part)]:
             if is_sure:
                 del self.initialized[resource]
@@ -251,12 +252,12 @@ class Run:
                 self.initialized[resource] = None
 
     def expect_exposed(self, *heaps):
-        """An upload was refused: of one of these."""
+        """Check that one of these heaps is exposed, as an upload was refused."""
         assert any(self.memory[heap].is_exposed and not self.memory[heap].is_shared for heap in heaps)
         for heap in heaps:
             self.memory[heap].forget_host()
 
-    # What is recorded
+    # Recording actions
 
     def renew(self, recorder):
         self.recorders[recorder], self.steps[recorder] = self.device.create_command_recorder(), []
@@ -304,16 +305,16 @@ class Run:
             step.is_initializer and step.resource == resource)
 
     def temporary(self, number, size):
-        """Where tensors are, where resources are, or the package's own."""
+        """Numbers 0 to 3: a part over a heap's tensors or resources; others: None, so that the package makes the resource."""
         begins = (TENSORS - 3 * SLOT, TENSORS)
         return Part(number % 2, begins[number // 2], size) if number < 4 and size else None
 
     def resource(self, number, size):
-        """Two that overlap, or the package's own."""
+        """Numbers 0 and 1: two parts of the heap that overlap; others: None, so that the package makes the resource."""
         return Part(0, TENSORS + number * SLOT, size) if number < 2 and size else None
 
     def collides(self, step):
-        """Whether it writes where something else is bound. An output may be an input of the elementwise operators."""
+        """Whether the step writes where something else is bound. An elementwise operator's output may be its input."""
         writes = [*step.writes, *([step.resource] if step.resource and step.resource not in step.writes else [])]
         others = [*step.inputs, *writes]
         is_elementwise = step.whose in ("negate", "add")
@@ -336,13 +337,13 @@ class Run:
         table.bind_outputs([self.binding(step.resource)])
         try:
             self.recorders[recorder].record_dispatch(initializer, table)
-        except v.InvalidArgumentError:  # there can be one within the other
+        except v.InvalidArgumentError:  # refused if one initializer's resource lies within another's
             assert any(other.is_initializer and other.resource and other.resource != step.resource
                        and other.resource.overlaps(step.resource) for other in self.steps[recorder])
             return
         self.steps[recorder].append(step)
 
-    # What is executed
+    # Executing actions
 
     def execute(self, recorder, looks):
         steps = self.steps[recorder]
@@ -407,14 +408,14 @@ class Run:
 
 
 class Reference:
-    """What operators compute: each time by another one, compiled for it, with buffers of its own."""
+    """Computes expected results: each operator is compiled once more, with buffers of its own."""
 
     def __init__(self, device, desc=GRU):
         self.device, self.kinds = device, kinds(desc)
         self.known = {}
 
     def __call__(self, whose, inputs):
-        """inputs: bytes in binding order, those that an initializer packs last. Returns the bytes of the outputs."""
+        """Return the bytes of the outputs. inputs: bytes in binding order; those that an initializer packs come last."""
         name = "one" if whose in ("one again", "owned") else whose
         key = (name, *inputs)
         if key not in self.known:
@@ -430,8 +431,8 @@ class Reference:
 
 
 def search(device, draws, seed=0, desc=GRU, before=lambda actions: None):
-    """Run so many programs. Returns how often was compared what. Raises at the first that fails, made short. desc: the recurrent
-    operator. before: called before each.
+    """Run random programs. Returns the number of comparisons. Raises at the first failure, with a shortened program. desc: the
+    recurrent operator. before: called with each program.
     """
     counts, reference = Counter(), Reference(device, desc)
 

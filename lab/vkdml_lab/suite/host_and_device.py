@@ -1,13 +1,13 @@
-"""What each byte of a buffer is on the host and on the device, and who has written it last: a model for heaps.py."""
+"""A model of a heap for heaps.py: each byte on the host and on the device, and which side wrote it last."""
 
 import numpy as np
 
-SAME, HOST, DEVICE, UNKNOWN = range(4)  # who wrote a byte that the other does not have yet
+SAME, HOST, DEVICE, UNKNOWN = range(4)  # which side has a newer byte
 
 
 class Memory:
-    """What a heap holds. host, device: its bytes, one array where the device's memory is the host's. host_known, device_known:
-    which of them are known. newer: SAME, HOST, DEVICE or UNKNOWN.
+    """A heap's contents. host, device: its bytes; one array if both share memory. host_known, device_known: whether a byte is
+    known. newer: SAME, HOST, DEVICE or UNKNOWN.
     """
 
     def __init__(self, content, is_shared):
@@ -21,13 +21,13 @@ class Memory:
         self.host[part], self.host_known[part], self.newer[part] = content, True, HOST
 
     def compute(self, part, content):
-        """content: None where it is unknown."""
+        """A dispatch writes the part. content: None if it is unknown."""
         self.device_known[part], self.newer[part] = content is not None, DEVICE
         if content is not None:
             self.device[part] = content
 
     def work(self, part):
-        """A resource: written at unknown places."""
+        """A dispatch uses the part as a resource, and writes it at unknown places."""
         self.device_known[part], self.newer[part] = False, UNKNOWN
 
     def expose(self):
@@ -35,7 +35,7 @@ class Memory:
         self.newer[self.newer == SAME] = HOST
 
     def poke(self, part, content):
-        """Through an array of the host's, unseen."""
+        """The host writes through an array of host(), which vkdml does not see."""
         self.host[part], self.host_known[part] = content, True
 
     def upload(self):
@@ -60,6 +60,6 @@ class Memory:
         self.newer[~but] = HOST if self.is_exposed else SAME
 
     def forget_host(self):
-        """An upload that was refused may have brought what only the device had to the host, or not."""
+        """A refused upload may have merged the device's bytes into the host's, or not."""
         if not self.is_shared:
             self.host_known[(self.newer == DEVICE) | (self.newer == UNKNOWN)] = False

@@ -1,4 +1,4 @@
-"""pytest's options and fixtures for the suite and all other tests."""
+"""pytest's options and fixtures for the suite and for all other tests."""
 
 import gc
 import os
@@ -23,7 +23,7 @@ MARKERS = [
     "family(reason, first): tests alike, of which `make test` runs the first so many, or the diagonal of a grid of parameters",
     "thorough: one of a family that only `make test-all` runs; given below",
 ]
-QUICK_SECONDS = 50  # for tests; a minute with what comes before them
+QUICK_SECONDS = 50  # for tests; collecting takes the rest of a minute
 _started = pytest.StashKey[float]()
 
 
@@ -43,10 +43,10 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
-    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # by a script's shell, in the background: tests interrupt themselves
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a shell's background job ignores it, but tests interrupt themselves
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.environ.setdefault("VKDML_TUNING", "off")  # on a GPU, too, a test's plan is the same on each run
-    os.environ.setdefault("VKDML_SELFTEST", "off")  # what it finds would be kept in the user's cache
+    os.environ.setdefault("VKDML_TUNING", "off")  # so that a test on a GPU has the same plan in each run
+    os.environ.setdefault("VKDML_SELFTEST", "off")  # so that no finding gets into the user's cache
     support.base_seed = config.getoption("--seed")
     support.way = config.getoption("--way")
     guards.are_wanted = not config.getoption("--unguarded")
@@ -58,18 +58,18 @@ def pytest_configure(config):
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Modules that are marked as a whole are not even imported where their tests are not wanted: some import for seconds."""
+    """Do not import modules whose tests all need a device if those tests are deselected: some take seconds to import."""
     unwanted = "not device" in config.option.markexpr and collection_path.suffix == ".py"
     return True if unwanted and "\npytestmark = pytest.mark.device\n" in collection_path.read_text() else None
 
 
 def pytest_pycollect_makeitem(collector, name):
-    """An empty list is no test; None leaves it to pytest."""
+    """Skip tests named *_long without --long. Returning None leaves the object to pytest."""
     return [] if name.endswith("_long") and not collector.config.getoption("--long") else None
 
 
 def pytest_collection_modifyitems(config, items):
-    """`device` for tests that ask for the fixture, `thorough` for the members of a family that are not typical of it."""
+    """Mark tests that use a device, and the thorough members of families. Apply --only and --quick."""
     families = defaultdict(list)
     for item in items:
         if "device" in item.fixturenames:
@@ -87,13 +87,13 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish():
-    """What is there by now stays: the garbage collector looks at millions of objects less, at each of hundreds of calls."""
+    """Freeze existing objects, so that the hundreds of later garbage collections skip millions of them."""
     gc.collect()
     gc.freeze()
 
 
 def keep(config, items, is_wanted):
-    """Of the items those that are wanted, and pytest knows of the others."""
+    """Keep the wanted items, and tell pytest of the others."""
     unwanted = [item for item in items if not is_wanted(item)]
     items[:] = [item for item in items if is_wanted(item)]
     if unwanted:
@@ -101,9 +101,9 @@ def keep(config, items, is_wanted):
 
 
 def in_turns(items):
-    """The first of each function, then the second of each, and so on, each function with another operator before the others.
+    """Order tests: the first of each function, then the second of each, and so on. Functions begin with different operators.
 
-    Of each turn those come first that go through all that descriptors can say: a slow driver may have time for few others.
+    In each turn, random problems come first: they cover most, and a slow driver may have time for little else.
     """
     functions = defaultdict(lambda: defaultdict(list))
     for item in items:
@@ -118,14 +118,14 @@ def in_turns(items):
 
 
 def operator_of(name):
-    """The recurrent operator that a test's name has; "" for others."""
+    """Return the recurrent operator in a test's name, or ""."""
     found = re.search(r"(?<![A-Z])(GRU|LSTM|RNN)(?![A-Z])", name)
     return found[0] if found else ""
 
 
 def typical(members, first):
-    """The first so many; without a number those on the diagonal of the grid of their parameters, where each value of each
-    parameter stands at least once.
+    """Return the first `first` members, or without a number the diagonal of the grid of their parameters, which has each value
+    of each parameter at least once.
     """
     if first is not None:
         return set(members[:first])
@@ -147,7 +147,7 @@ def pytest_runtest_setup(item):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """What tests have for readers of the output: record_property("summary", text)."""
+    """Print what tests recorded by record_property("summary", text)."""
     for reports in terminalreporter.stats.values():
         for report in reports:
             for name, text in getattr(report, "user_properties", ()):
@@ -162,7 +162,7 @@ def device() -> vkdml.Device:
 
 @pytest.fixture(autouse=True)
 def _hidden_drivers(request, monkeypatch):
-    """A test without the mark fails where it needs a device, not only in `make quick`."""
+    """Hide all drivers from tests without the mark, so that using a device fails in every run."""
     if not request.node.get_closest_marker("device"):
         for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"):
             monkeypatch.setenv(name, "/nonexistent.json")
@@ -170,13 +170,13 @@ def _hidden_drivers(request, monkeypatch):
 
 @pytest.fixture
 def no_sessions(monkeypatch):
-    """There is no ONNX session yet."""
+    """Pretend that no ONNX session exists."""
     monkeypatch.setattr("vkdml.faces.onnx.session._on_device", WeakSet())
 
 
 @pytest.fixture
 def with_profile(device, monkeypatch):
-    """with_profile(field=value): from now on the profile of the device's driver has these fields."""
+    """with_profile(field=value) changes fields of the profile of the device's driver."""
     def change(**changes):
         name, usual = next((name, row) for name, row in profiles.PROFILES.items() if row.fits(device.info))
         monkeypatch.setitem(profiles.PROFILES, name, replace(usual, **changes))
@@ -186,7 +186,7 @@ def with_profile(device, monkeypatch):
 
 @pytest.fixture
 def mistaken(monkeypatch, tmp_path):
-    """mistaken(kernel, file, old, new): from now on the kernel is one with another text in one of the shaders' files."""
+    """mistaken(kernel, file, old, new) replaces the kernel by one from shaders in which `old` became `new` in one file."""
     compiler = pytest.importorskip("tools.compile_shaders", reason="the sources of the shaders are not in the wheel")
 
     def compiled(kernel, file, old, new):

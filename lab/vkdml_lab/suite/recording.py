@@ -1,9 +1,9 @@
-"""What comparisons found, test by test: the report of a session (pytest --report FILE), in the form of `vkdml conformance`'s
+"""Records each test's comparisons: the report of a session (pytest --report FILE), in the form of `vkdml conformance`'s
 results.
 
-A record is one case: an operator's results against what was expected, with the largest errors over its outputs. An error is
-None where no finite number says it: where NaN, infinities or shapes disagree. The record of a case that failed is all that its
-report says (vkdml_lab/conformance/failures.py).
+A record is one case: the results of an operator beside the expected ones, with the largest errors of all outputs. An error is
+None if no finite number describes it, because of NaN, infinities or shapes. Reports of failures use only the record
+(vkdml_lab/conformance/failures.py).
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from vkdml_lab.conformance import failures, results
 from vkdml_lab.conformance.report import largest
 from vkdml_lab.suite import describing
 
-RECORDS: list[dict[str, Any]] = []  # of the running test
+RECORDS: list[dict[str, Any]] = []  # records of the running test
 
 Tolerance = tuple[float, float]  # relative and absolute
 Results = Mapping[str, np.ndarray]
 
 EXACTLY: Tolerance = (0.0, 0.0)
-_MORE_RUNS, _MOST_DIAGNOSED = 3, 2  # runs of a case that failed; such cases of each function of tests
-_AXES = ("t", "direction", "row", "unit")  # of a recurrent operator's outputs
+_MORE_RUNS, _MOST_DIAGNOSED = 3, 2  # how often a failed case is repeated; how many cases of each test function
+_AXES = ("t", "direction", "row", "unit")  # dimensions of a recurrent operator's outputs
 
 
 @dataclass
 class Ran:
-    """What a test runs on a device. doing: what the driver does now, if it takes time. again: runs the same once more. ways: the
-    same problem in other schedules, by name.
+    """What a test runs on a device. doing: the driver's present work, if slow. again: repeats the run. ways: functions that run
+    the problem in other schedules, by name.
     """
 
     problem: Any
@@ -54,7 +54,7 @@ class Ran:
     ways: Mapping[str, Callable[[], Results]] = field(default_factory=dict)
 
     def described(self) -> dict[str, Any]:
-        """The problem, and apart from it what is only vkdml's."""
+        """Describe the problem, and separately how vkdml ran it."""
         return {**described(self.problem), "ran": self.facts(), "doing": self.doing}
 
     def facts(self) -> dict[str, Any]:
@@ -65,14 +65,14 @@ class Ran:
 
 
 def described(problem: Any) -> dict[str, Any]:
-    """A problem, which any library may compute."""
+    """Describe a problem without reference to vkdml."""
     return {"operator": describing.name(problem), "element": problem.element.name, "problem": describing.sentence(problem),
             "sizes": describing.sizes(problem), "features": sorted(describing.features(problem))}
 
 
 class Running:
-    """The running test: its name, and the last operator that it compiled. changed: called when there is another one. dump: what
-    the driver gets is written to it (dumping.py); None: nothing is.
+    """The running test: its name, and the operator that it compiled last. changed: called if that changes. dump: the Dump that
+    records driver calls, or None.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ RUNNING = Running()
 
 
 def watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Note each operator that is compiled, before it does anything on the device, and each kernel that the driver compiles."""
+    """Record each operator when it is compiled, before it runs, and each kernel that the driver compiles."""
     compile_it, call = Compiled.__init__, Driver.call
 
     def followed(self: Driver, doing: str, function: Callable[[], Any]) -> Any:
@@ -126,8 +126,8 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def compare(operator: str, element: str, features: Iterable[str], found: Results, expected: Results, tolerance: Tolerance,
             problem: Any = None) -> None:
-    """Record a case: results by name, beside what was expected. element: the name of their type. problem: by default what was
-    compiled last. Raises AssertionError, which says all that is known of it, where they are wrong.
+    """Record a case and compare its results by name. element: the name of their type. problem: by default the one compiled
+    last. Raises AssertionError with a full description if they are wrong.
     """
     ran = RUNNING.last
     problem = problem or (ran.problem if ran else None)
@@ -141,7 +141,7 @@ def compare(operator: str, element: str, features: Iterable[str], found: Results
     if wrong is None:
         return
     record["wrong"] = {**wrong, "axes": _AXES if record.get("sizes") and len(wrong.get("at", ())) == len(_AXES) else ()}
-    RUNNING.changed()  # before more is run, which may crash
+    RUNNING.changed()  # recorded before further runs, which may crash
     function = RUNNING.test.partition("[")[0]
     if ran and ran.again and RUNNING.diagnosed[function] < _MOST_DIAGNOSED:
         RUNNING.diagnosed[function] += 1
@@ -156,7 +156,7 @@ def _errors(found: Results, expected: Results, element: str, tolerance: Toleranc
 
 
 def first_wrong(found: Results, expected: Results, tolerance: Tolerance) -> dict[str, Any] | None:
-    """The first wrong element of the first output that is wrong, in words; None: all are right."""
+    """Describe the first wrong element of the first wrong output. None: all are right."""
     for name, right in expected.items():
         result = found[name]
         if result.shape != right.shape:
@@ -182,7 +182,7 @@ def first_wrong(found: Results, expected: Results, tolerance: Tolerance) -> dict
 
 
 def _kind(values: np.ndarray) -> str:
-    """What all wrong elements are, if one word says it."""
+    """Describe wrong elements in a word, if they are all alike."""
     kinds = {"NaN": np.isnan(values), "infinite": np.isinf(values), "0": values == 0}
     return next((kind for kind, are in kinds.items() if are.all()), "")
 
@@ -208,8 +208,8 @@ def _again(ran: Ran, found: Results, expected: Results, tolerance: Tolerance) ->
 
 def largest_errors(result: np.ndarray, expected: np.ndarray, element: str,
                    tolerance: Tolerance) -> tuple[float | None, float | None, float | None]:
-    """The largest error: absolute, in ULP of the element type, and of the tolerance. Numbers below that at which both parts of
-    the tolerance are the same have its ULP.
+    """Return the largest error: absolute, in ULP, and as a share of the tolerance. Numbers below the point at which both parts
+    of the tolerance are equal count with that point's ULP.
     """
     if result.shape != expected.shape:
         return None, None, None
@@ -226,16 +226,16 @@ def largest_errors(result: np.ndarray, expected: np.ndarray, element: str,
 
 
 def ulp(values: np.ndarray, element: str) -> np.ndarray:
-    """The place of the last bit of float64 values rounded to a type; of zeros and subnormals as of its smallest normal."""
+    """Return the ULP of float64 values in a type; for zeros and subnormals, that of the smallest normal number."""
     info = ml_dtypes.finfo(element)
     rounded = np.minimum(np.abs(values), float(info.max)).astype(element).astype(np.float64)
-    _, exponents = np.frexp(np.maximum(rounded, float(info.smallest_normal)))  # one more than those of IEEE's significands
+    _, exponents = np.frexp(np.maximum(rounded, float(info.smallest_normal)))  # frexp's exponents are one more than IEEE's
     return np.ldexp(1.0, exponents - 1 - info.nmant)
 
 
 class Reporter:
-    """A pytest plugin that adds a line of JSON to the results when a test begins, when it compiles an operator, and when it has
-    ended. Tests that have ended by what is there are left out.
+    """A pytest plugin that writes a line of JSON when a test begins, compiles an operator, or ends. It deselects tests that
+    have ended in an earlier run.
     """
 
     def __init__(self, path: Path, tolerances: Mapping[str, Tolerance], ways: Iterable[str]) -> None:
@@ -269,7 +269,7 @@ class Reporter:
         self._add({"test": nodeid, "outcome": self._outcome, "seconds": round(self._seconds, 3), "failure": self._failure,
                    "records": RECORDS, **running})
         if any(one.driver.lost or one.driver.running for one in gpu._open.values()):
-            os._exit(results.DEVICE_LOST)  # what was made on the device cannot be used, and the driver may wait for it for ever
+            os._exit(results.DEVICE_LOST)  # a lost device's objects cannot be used, and the driver may hang at the exit
 
     def _unfinished(self) -> None:
         self._add({"test": RUNNING.test, "outcome": results.UNFINISHED, "records": RECORDS, "running": _running()})
@@ -283,7 +283,7 @@ def _running() -> dict[str, Any] | None:
 
 
 def _reason(report: pytest.TestReport) -> str:
-    """Why a test failed or was skipped."""
+    """Return why a test failed or was skipped."""
     if isinstance(report.longrepr, tuple):
         return str(report.longrepr[2]).removeprefix("Skipped: ")
     crash = getattr(report.longrepr, "reprcrash", None)

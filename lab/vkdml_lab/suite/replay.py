@@ -1,7 +1,7 @@
-"""Runs what replay.json says with numpy and Kompute's Python package kp alone, vkdml's where it is installed:
-python replay.py [INDEX OF A DEVICE]
+"""Runs the driver calls of replay.json with numpy and kp alone. kp is vkdml's if vkdml is installed: python replay.py [INDEX OF
+A DEVICE]
 
-Prints "right", or the first wrong element of each output that is wrong. Exit codes: 0 right, 1 wrong.
+Prints "right", or the first wrong element of each wrong output. The exit code is 0 or 1.
 """
 
 import json
@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-TRIES = 5  # where workgroups give up
+TRIES = 5  # runs if workgroups give up waiting
 HERE = Path(__file__).resolve().parent
 
-# vkdml's is found without vkdml
+# Finds vkdml's kp without importing vkdml
 found = PathFinder.find_spec("_kp", [str(Path(folder, "vkdml/engine/vulkan")) for folder in sys.path]) or PathFinder.find_spec("kp")
 if found is None or found.loader is None:
     raise SystemExit("Kompute's Python package is missing: pip install kp, or install vkdml, which has it inside")
@@ -28,11 +28,11 @@ def bytes_of(file):
 
 
 def run(manager, content):
-    """All submissions. Returns the tensors, with what they hold in the end."""
+    """Run all submissions. Returns the tensors with their final contents."""
     tensors = [manager.tensor_t(np.zeros(buffer["bytes"] // 4, np.uint32), kp.TensorTypes.device) for buffer in content["buffers"]]
     if tensors:
         manager.sequence().eval(kp.OpTensorSyncDevice(tensors))
-    algorithms = {}  # each is compiled once
+    algorithms = {}  # compiled once each
     for submission in content["submissions"]:
         for write in submission["writes"]:
             tensors[write["buffer"]].data()[:] = bytes_of(write["file"])
@@ -68,7 +68,7 @@ def algorithm(manager, content, tensors, operation):
 
 
 def elements(words, of, sizes):
-    """An output in its sizes. bfloat16, which numpy does not know, as float32."""
+    """Return an output in its shape. bfloat16 becomes float32, as numpy lacks it."""
     if of["type"] == "bfloat16":
         flat = (words.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
     else:
@@ -77,7 +77,7 @@ def elements(words, of, sizes):
 
 
 def wrong(words, of):
-    """What is wrong with an output; None: nothing."""
+    """Describe the first wrong element of an output. None: all are right."""
     expected = np.load(HERE / "expected" / (of["name"] + ".npy"))
     found = elements(words, of, expected.shape)
     with np.errstate(all="ignore"):
@@ -103,7 +103,7 @@ def main():
         number = content.get("given_up")
         gave_up = bool(number is not None and tensors[number].data().view(np.uint32)[0])
         found = [said for of in content["expected"] if (said := wrong(tensors[of["buffer"]].data().view(np.uint32), of))]
-        if not (found and gave_up):  # where they gave up in the test, too, what ran instead is among the submissions
+        if not (found and gave_up):  # if workgroups gave up in the test, too, the submissions include the fallback
             break
     if found and gave_up:
         print("workgroups gave up waiting for each other, each time")

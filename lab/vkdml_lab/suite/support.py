@@ -1,4 +1,4 @@
-"""What tests share: random problems, running one through DirectML's life cycle, and comparing with the reference."""
+"""Helpers of all tests: random problems, running them through DirectML's objects, and comparing with the reference."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ FLOAT32, UINT32 = vkdml.DML_TENSOR_DATA_TYPE.FLOAT32, vkdml.DML_TENSOR_DATA_TYPE
 SIGMOID, TANH = vkdml.DML_ACTIVATION_SIGMOID_OPERATOR_DESC(), vkdml.DML_ACTIVATION_TANH_OPERATOR_DESC()
 CELLS = list(cells.BY_DESC.values())
 
-way: str | None = None  # `pytest --way`: a name of OTHER_SCHEDULES that all problems are run by
-base_seed = 0  # of random problems; `pytest --seed` gives another
+way: str | None = None  # `pytest --way`: a name in OTHER_SCHEDULES that forces this schedule on all problems
+base_seed = 0  # seed of random problems: `pytest --seed`
 
-# rtol and atol of each type
+# Relative and absolute tolerance of each type
 TOLERANCES = {"float32": (1e-4, 1e-5), "float16": (2e-3, 2e-3), "bfloat16": (2e-2, 2e-2), "float64": (1e-10, 1e-12)}
 RTOL, ATOL = TOLERANCES["float32"]
 DTYPES = {"bfloat16": np.dtype(ml_dtypes.bfloat16)} | {name: np.dtype(name) for name in ("float32", "float16", "float64")}
 
-# Every way to run a problem. None of them may change a result.
+# Ways to run a problem, which must all give right results
 SCHEDULES = {
     "default": Options(),
     "fused": Options(fused=True),
@@ -48,7 +48,7 @@ SCHEDULES = {
     "stepped, fused": Options(schedule="stepped", fused=True, parts=3),
     "fused chunked": Options(fused=True, chunk_steps=3),
     "lanes": Options(lanes=True, fused=False, rows=2),
-    "lanes, two subgroups": Options(lanes=True, workgroup=1),  # 1: made two subgroups by `options`
+    "lanes, two subgroups": Options(lanes=True, workgroup=1),  # 1 stands for two subgroups
     "resident": Options(resident=True, schedule="sequence"),
     "resident chunked": Options(resident=True, schedule="sequence", rows=3, units_at_once=2, chunk_steps=2, workspace_bytes=20000),
     "resident, in a buffer": Options(resident=True, schedule="sequence", rows=1, shared_state=False, chunk_steps=2),
@@ -61,7 +61,7 @@ SCHEDULES = {
                                         workspace_bytes=20000),
 }
 
-# By which a problem that failed is run again
+# Schedules in which a failed problem runs again
 OTHER_SCHEDULES = {
     "sequence": Options(schedule="sequence"), "stepped": Options(schedule="stepped"),
     "persistent": Options(lanes=False, schedule="persistent"),
@@ -69,13 +69,13 @@ OTHER_SCHEDULES = {
 
 
 def options(device: vkdml.Device, name: str, element: ElementType = element_types.FLOAT32) -> Options:
-    """A schedule, as `device` can run it."""
+    """Return the options of SCHEDULES for a device."""
     return options_on(device.info, name, element)
 
 
 def options_on(info: vkdml.DeviceInfo, name: str, element: ElementType = element_types.FLOAT32) -> Options:
-    """The kernels that shuffle are for CPU drivers. GPUs get the plain ones throughout, and so does float64, whose kernels have
-    one row and one unit, and are not persistent.
+    """Return the options of SCHEDULES, changed to what the device has: kernels with shuffles only for CPU drivers that prefer
+    them; for float64, kernels of one row and one unit, which are never persistent.
     """
     chosen, profile = SCHEDULES[name], profiles.profile(info)
     if element.pairs:
@@ -84,7 +84,7 @@ def options_on(info: vkdml.DeviceInfo, name: str, element: ElementType = element
                                  workspace_bytes=2 * chosen.workspace_bytes))
     if chosen.lanes is not False and not (profile.prefers_shuffles and info.subgroup_shuffle):
         chosen = replace(_of_plain(chosen), lanes=False)
-    if chosen.lanes is False:  # these have the input projected, and their state where there is room for it
+    if chosen.lanes is False:  # plain kernels always have the projection, and keep the state in shared memory if it fits
         return replace(chosen, fused=None, shared_state=None, parts=None, rows=min(chosen.rows or 0, 8) or None)
     if profile.rates.resident is None:
         chosen = replace(chosen, resident=None)
@@ -92,7 +92,7 @@ def options_on(info: vkdml.DeviceInfo, name: str, element: ElementType = element
 
 
 def _of_plain(chosen: Options) -> Options:
-    """Without what only kernels that shuffle have."""
+    """Remove options that only kernels with shuffles have."""
     if not (chosen.lanes or chosen.resident):
         return replace(chosen, units_at_once=None)
     return replace(chosen, lanes=False, resident=None, workgroup=None, units_at_once=None)
@@ -104,7 +104,7 @@ def tensor(*sizes: Any, data_type: Any = FLOAT32, **kwargs: Any) -> descs.DML_BU
 
 def make_desc(cell: Cell, t: int = 3, b: int = 2, i: int = 4, h: int = 5, d: int = 1, data_type: Any = FLOAT32,
               **changes: Any) -> Any:
-    """A descriptor with every optional tensor, and changes to it."""
+    """Make a descriptor with every optional tensor. changes: its other fields."""
     sizes = {"T": t, "B": b, "I": i, "H": h, "D": d}
     given: dict[str, Any] = {
         field: tensor(*(checks.evaluate(formula, sizes) for formula in formulas),
@@ -122,9 +122,7 @@ def gru_desc(*sizes: int, **changes: Any) -> descs.DML_GRU_OPERATOR_DESC:
 
 @dataclass(frozen=True)
 class Case:
-    """A problem with its inputs, flat as their buffers hold them or packed in any shape; what is not wanted of the outputs is
-    None in the descriptor.
-    """
+    """A problem and its inputs, in any shape. The descriptor has None for unwanted outputs."""
 
     desc: Any
     clip: float | None
@@ -137,12 +135,12 @@ class Case:
 
 
 def drawn_case(desc: Any, clip: float | None = None, element: ElementType = element_types.FLOAT32, seed: int = 0) -> Case:
-    """An operator with random inputs."""
+    """Make a case with random inputs."""
     return Case(desc, clip, random_arrays(desc, np.random.default_rng(seed), element), element)
 
 
 def random_activation(rng: np.random.Generator, element: ElementType) -> descs.ActivationDesc:
-    """Any activation that the type has, with any parameters but 0; `tamed` keeps the recurrence from growing."""
+    """Draw any activation of the type, with parameters other than 0. `tamed` keeps the recurrence from growing."""
     rows = [row for row in BY_DESC.values() if row.has_pairs or not element.pairs]
     desc = rows[rng.integers(len(rows))].desc
     names = [field.name for field in fields(desc) if field.type == "float"]
@@ -150,7 +148,7 @@ def random_activation(rng: np.random.Generator, element: ElementType) -> descs.A
 
 
 def random_strides(rng: np.random.Generator, sizes: tuple[int, ...], is_input: bool) -> tuple[int, ...]:
-    """Dimensions in any order with gaps between them; an input may be broadcast along one."""
+    """Draw the order of dimensions and gaps between them. An input may be broadcast along one dimension."""
     strides, reach = [0] * len(sizes), 1
     broadcast = rng.integers(2 * len(sizes)) if is_input else -1
     for dim in rng.permutation(len(sizes)):
@@ -161,19 +159,19 @@ def random_strides(rng: np.random.Generator, sizes: tuple[int, ...], is_input: b
 
 
 def random_numbers(*seeds: int) -> np.random.Generator:
-    """Of a random problem. With the base seed 0 as if there were none."""
+    """Make the generator of a random problem, from its seeds and the base seed."""
     return np.random.default_rng([*seeds, base_seed])
 
 
 def random_case(seed: int) -> Case:
-    """A random operator over all that its descriptor can say, of any type: the seed's first that can be tamed."""
+    """Draw any operator that descriptors allow, in any type. Draws again until `tamed` accepts it."""
     attempts = (tamed(wild_case(CELLS[seed % len(CELLS)], random_numbers(seed, i))) for i in count())
     case = next(case for case in attempts if case is not None)
     return replace(case, desc=owned(case.desc)) if seed % 5 == 0 else case
 
 
 def owned(desc: Any) -> Any:
-    """With weights that the initializer packs."""
+    """Return the descriptor with weights that an initializer packs."""
     flags = descs.DML_TENSOR_FLAGS.OWNED_BY_DML
     return replace(desc, **{field: replace(getattr(desc, field), Flags=flags) for field in problem.WEIGHTS
                             if getattr(desc, field, None) is not None})
@@ -203,9 +201,8 @@ def wild_case(cell: Cell, rng: np.random.Generator,
 
 
 def tamed(case: Case) -> Case | None:
-    """With smaller weights, while unbounded activations make the recurrence grow, or make a change of the inputs in the last
-    bit of what they are computed in a tenth of the tolerance: no such arithmetic can agree with float64 on such a problem. None where it grows
-    with any weights, as where an update gate is 2 without input.
+    """Halve the weights until the recurrence neither grows nor amplifies a change in the inputs' last bit to a tenth of the
+    tolerance, as no float32 result could be compared then. Returns None if no weights help, such as with an update gate of 2.
     """
     checked = case.problem
     rtol, atol = TOLERANCES[case.element.name]
@@ -230,8 +227,7 @@ def all_outputs(checked: Problem, arrays: Mapping[str, np.ndarray]) -> np.ndarra
 
 
 def random_arrays(desc: Any, rng: np.random.Generator, element: ElementType = element_types.FLOAT32) -> dict[str, np.ndarray]:
-    """Inputs of about unit size, and weights that keep pre-activations of about unit size; with strides flat, elements and
-    gaps, which are poison, else in the tensor's sizes.
+    """Draw inputs of about unit size, and weights that keep sums so. With strides, arrays are flat and their gaps are poison.
     """
     checked = problem.from_desc(desc, element=element)
     arrays = {}
@@ -254,9 +250,7 @@ def random_arrays(desc: Any, rng: np.random.Generator, element: ElementType = el
 
 
 def run_on_device(device: vkdml.Device, case: Case, options: Options = Options()) -> dict[str, np.ndarray]:
-    """DirectML's life cycle: create, compile, initialize, bind, record, execute. Gaps in outputs, and what is behind any buffer,
-    must stay as they were.
-    """
+    """Run a case through DirectML's objects. Gaps in outputs, and guards behind buffers, must not change."""
     options = OTHER_SCHEDULES[way] if way else options
     with guarded() as guards:
         results = _run_on_device(device, case, options)
@@ -277,7 +271,7 @@ def _run_on_device(device: vkdml.Device, case: Case, options: Options) -> dict[s
 
 def execute(device: vkdml.Device, compiled: CompiledOperator, inputs: Mapping[str, vkdml.Buffer],
             outputs: Mapping[str, vkdml.Buffer], times: int = 1) -> None:
-    """Bind buffers by field, without the weights that were initialized, record a dispatch and execute it so often."""
+    """Bind buffers by field, except initialized weights, record a dispatch and execute it `times` times."""
     table = device.create_binding_table(compiled)
     weights = compiled.problem.initialized
     table.bind_inputs([inputs.get(field) if field not in weights else None for field in compiled.input_fields])
@@ -289,7 +283,7 @@ def execute(device: vkdml.Device, compiled: CompiledOperator, inputs: Mapping[st
 
 
 def run_over_pattern(device: vkdml.Device, problem: Any, planned: Plan, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The bytes of the outputs of a plan, which were 0xA5 before."""
+    """Return the bytes of a plan's outputs, which were filled with 0xA5 before."""
     trial = Trial(device.gpu, problem, arrays)
     for field in filter(problem.has, problem.outputs):
         trial.buffers[field].upload(np.full(trial.buffers[field].size_in_bytes, 0xA5, np.uint8))
@@ -298,7 +292,7 @@ def run_over_pattern(device: vkdml.Device, problem: Any, planned: Plan, arrays: 
 
 
 def make_outputs(device: vkdml.Device, compiled: CompiledOperator) -> dict[str, vkdml.Buffer]:
-    """Output buffers full of NaN, so that what is not written is seen."""
+    """Make output buffers full of NaN, which shows elements that are not written."""
     dtype = DTYPES[compiled.problem.element.name]
     sizes = {field: compiled.problem.tensor(field).size_in_bytes // dtype.itemsize
              for field in compiled.output_fields if compiled.problem.has(field)}
@@ -325,7 +319,7 @@ def initialize(device: vkdml.Device, compiled: CompiledOperator, buffers: Mappin
 
 
 def check(case: Case, results: Mapping[str, np.ndarray]) -> None:
-    """All that the case asks for, against the float64 reference."""
+    """Compare all wanted outputs of a case with the float64 reference."""
     checked = case.problem
     expected = {field: array for field, array in reference.run(checked, case.arrays).items() if checked.has(field)}
     assert_close(checked.cell.name, case.element, subnormal(case), results, expected, checked)
@@ -333,7 +327,7 @@ def check(case: Case, results: Mapping[str, np.ndarray]) -> None:
 
 def assert_close(operator: str, element: ElementType, features: Iterable[str], results: Mapping[str, np.ndarray],
                  expected: Mapping[str, np.ndarray], checked: Problem | None = None) -> None:
-    """Outputs by name, in the tolerance of their type. Recorded before they are judged, so that failures are in the report."""
+    """Compare outputs by name, within the tolerance of their type. Records them first, so that the report has failures."""
     assert set(results) == set(expected)
     for result in results.values():
         assert result.dtype.name == element.name
@@ -341,14 +335,14 @@ def assert_close(operator: str, element: ElementType, features: Iterable[str], r
 
 
 def assert_same(results: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> None:
-    """Outputs by name, bit for bit, of the operator that was compiled last. Recorded as assert_close does."""
+    """Compare outputs by name, bit for bit, and record them as assert_close does."""
     assert set(results) == set(expected)
     ran = recording.RUNNING.last
     recording.compare(describing.name(ran.problem) if ran else "", "its bits", [], results, expected, recording.EXACTLY)
 
 
 def subnormal(case: Case) -> set[str]:
-    """The feature that some inputs are too small for a driver that flushes such numbers to 0."""
+    """Return {"subnormal inputs"} if a driver that flushes denormals may change inputs, else an empty set."""
     least = float(ml_dtypes.finfo(case.element.name).smallest_normal)
     sizes = [np.abs(array.astype(np.float64)) for array in case.arrays.values()]
     return {"subnormal inputs"} if any(((size > 0) & (size < least)).any() for size in sizes) else set()

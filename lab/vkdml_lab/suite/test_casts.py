@@ -1,4 +1,4 @@
-"""Casts between the types that are computed in float32: all bits of 16-bit elements, and the edges of float32's."""
+"""Casts between types computed in float32: all bit patterns of 16-bit types, and the edges of float32."""
 
 from dataclasses import replace
 from itertools import permutations
@@ -22,7 +22,8 @@ COUNT = 2**16
 
 
 def patterns(element):
-    """All there are, or for each exponent those that lie around halves of the narrower types' last bits."""
+    """Return all bit patterns of a 16-bit type, or for each exponent of float32 those near halves of narrower types' last bits.
+    """
     if element.itemsize == 2:
         return np.arange(COUNT, dtype=np.uint16).view(element.name)
     tails = np.array([0, 1, 0xFFF, 0x1000, 0x1001, 0x1FFF, 0x2FFF, 0x3000, 0x7FFF, 0x8000, 0x8001, 0x18000, 0x400000, 0x7FFFFF])
@@ -38,7 +39,7 @@ def as_expected(array, element):
 
 
 def flushed(array):
-    """What drivers may take denormals of a type for."""
+    """Return what drivers may replace denormals by."""
     least = float(ml_dtypes.finfo(array.dtype).smallest_normal)
     wide = array.astype(np.float64)
     return np.where(np.abs(wide) < least, np.copysign(0, wide), wide).astype(array.dtype)

@@ -1,4 +1,4 @@
-"""The activation operators standing alone, through DirectML's life cycle."""
+"""Activation operators alone, through DirectML's objects."""
 
 from dataclasses import fields
 from typing import Any
@@ -27,7 +27,7 @@ RELU = vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC
 
 
 def check(device, desc, x, element, in_place=None):
-    """x: flat, elements and gaps."""
+    """Run and check an activation. x: flat, with gaps."""
     results = run(device, desc, {"InputTensor": x}, in_place, element)
     problem = plain_problem.elementwise(desc, element)
     with np.errstate(all="ignore"):
@@ -39,7 +39,7 @@ def check(device, desc, x, element, in_place=None):
 @pytest.mark.parametrize("row", activations.BY_DESC.values(), ids=lambda row: row.operator_type.name)
 @pytest.mark.parametrize("element", element_types.ALL, ids=lambda element: element.name)
 def test_every_activation_in_every_type(device, row, element):
-    """With DirectML's default parameters, on usual, huge and special values."""
+    """Default parameters; usual, huge and special values."""
     if element.pairs and not row.has_pairs:
         with pytest.raises(vkdml.InvalidArgumentError, match="found float64; expected another type"):
             plain_problem.elementwise(row.desc(tensor(3, data_type=element.data_type), tensor(3, data_type=element.data_type)), element)
@@ -73,7 +73,7 @@ def test_in_place(device, element):
 
 
 def test_life_cycle_as_of_any_operator(device):
-    """Typed desc, an initializer that has nothing to do, and an activation after a recurrent operator in one recording."""
+    """A typed descriptor, an empty initializer, and an activation behind a recurrent operator in one recording."""
     desc = vkdml.DML_OPERATOR_DESC(vkdml.DML_OPERATOR_TYPE.ACTIVATION_RELU, RELU(tensor(4), tensor(4)))
     compiled = device.compile_operator(device.create_operator(desc))
     initializer = device.create_operator_initializer(compiled)
@@ -113,5 +113,5 @@ def test_a_clip_is_not_for_activations(device):
 
 
 def test_data_types_by_number(device):
-    """As C has them."""
+    """Data types as C's integers."""
     assert device.create_operator(RELU(tensor(3, data_type=1), tensor(3))).problem.tensor("InputTensor").data_type is FLOAT32

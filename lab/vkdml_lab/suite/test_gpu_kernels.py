@@ -1,10 +1,10 @@
-"""The GPUs' kernels, on any driver: every schedule and tiling against the reference, and against the others, bit for bit.
+"""Tests the GPUs' kernels on any driver: every schedule and tiling must be right and bit-identical to the others.
 
-They assume nothing about subgroups, which are as wide as the driver makes them: 8 invocations on lavapipe, 4 on SwiftShader.
-Workgroups are of any multiple of 8 * column groups.
+The kernels do not depend on the subgroup size (8 on lavapipe, 4 on SwiftShader). Workgroups have any multiple of 8 * column
+groups.
 
-Persistent parts that are more than can run side by side give up, and what runs then gives the same bits too. So all of this holds
-however busy the machine is.
+If more persistent workgroups wait for each other than can run at once, they give up, and the fallback gives the same bits. So
+the tests pass however busy the machine is.
 """
 
 from dataclasses import dataclass, replace
@@ -42,14 +42,14 @@ from vkdml_lab.suite.support import (
 REVERSE = descs.DML_RECURRENT_NETWORK_DIRECTION(1)
 WITHOUT_LENGTHS = dict.fromkeys(["SequenceLengthsTensor"])
 FLOAT16, BFLOAT16 = element_types.FLOAT16, element_types.BFLOAT16
-HALF, ALL = -1, 1000  # of the units; of the loads
-_MOST_INVOCATIONS = 512  # sums of more would leave no room in shared memory
+HALF, ALL = -1, 1000  # half of the units; all loads
+_MOST_INVOCATIONS = 512  # more sums would not fit in shared memory
 
 
 @dataclass(frozen=True)
 class Way:
-    """To run a problem. units: of a workgroup at once; None leaves it to the plan. in_chunks: of two steps, and of three of the
-    projection, so that neither are whole ones of the other.
+    """Options to run a problem. units: in a workgroup; None: the plan decides. in_chunks: two steps, and three of the
+    projection, so that chunks of one never fill whole chunks of the other.
     """
 
     schedule: str
@@ -95,7 +95,7 @@ WAYS = {
 
 
 def make_case(cell, sizes, element=element_types.FLOAT32, clip=None, seed=8, **changes):
-    """With lengths: 0 for the first row, and T for the last."""
+    """Make a case with lengths: 0 for the first row and T for the last."""
     case = drawn_case(make_desc(cell, *sizes, data_type=element.data_type, **changes), clip, element, seed)
     if "SequenceLengthsTensor" in case.arrays and sizes[1] > 1:
         case.arrays["SequenceLengthsTensor"].flat[[0, -1]] = 0, sizes[0]
@@ -103,7 +103,7 @@ def make_case(cell, sizes, element=element_types.FLOAT32, clip=None, seed=8, **c
 
 
 def strided(case):
-    """All but the weights in some order of their dimensions, with gaps."""
+    """Return the case with all tensors but the weights in another order of dimensions, with gaps."""
     rng = np.random.default_rng(9)
     fields = ["InputTensor", "HiddenInitTensor", "OutputSequenceTensor", "OutputSingleTensor"]
     desc = replace(case.desc, **{field: replace(getattr(case.desc, field), Strides=random_strides(
@@ -112,7 +112,7 @@ def strided(case):
     return Case(desc, case.clip, arrays | {"SequenceLengthsTensor": case.arrays["SequenceLengthsTensor"]}, case.element)
 
 
-# Units that are no whole parts, parts that have none, rows that are no whole tiles
+# Units that are no whole workgroups, workgroups without units, rows that are no whole tiles
 CASES = {
     "GRU": make_case(cells.GRU, (5, 3, 5, 100), clip=0.3),
     "GRU of one": make_case(cells.GRU, (1, 1, 1, 1), **WITHOUT_LENGTHS),
@@ -165,7 +165,7 @@ def test_coherent_loads_give_the_same_bits(device, with_profile, way, name):
 
 
 def run_in_place(device, case, options):
-    """Two executions, with the last states in the buffers of the initial ones, so that the second goes on where the first ended."""
+    """Execute twice, with the last states in the buffers of the initial states, so that the second run continues the first."""
     compiled = device.compile_operator(Operator(case.problem), options=options)
     buffers = {field: device.upload(array) for field, array in case.arrays.items()}
     shared = {"OutputSingleTensor": "HiddenInitTensor", "OutputCellSingleTensor": "CellMemInitTensor"}
@@ -179,7 +179,7 @@ def run_in_place(device, case, options):
 @pytest.mark.parametrize("cell", [cells.LSTM, cells.GRU], ids=lambda cell: cell.name)
 @pytest.mark.parametrize("way", ["persistent, in chunks", "stepped", "sequence, in chunks"])
 def test_last_states_may_take_the_place_of_the_initial_ones(device, way, cell):
-    """Also where parts give up: what runs instead begins with the states that were there before."""
+    """This holds for the fallback, too, which begins with the earlier states."""
     case = make_case(cell, (5, 3, 5, 40))
     case.arrays["SequenceLengthsTensor"].flat[:] = 5
     results = run_in_place(device, case, WAYS[way].options(case.problem, device.info))
@@ -188,13 +188,13 @@ def test_last_states_may_take_the_place_of_the_initial_ones(device, way, cell):
     check(replace(case, arrays=case.arrays | {field: array for field, array in initial.items() if array is not None}), results)
 
 
-# Parts that cannot run side by side
+# Workgroups that cannot run at once
 
 GAVE_UP = "workgroups gave up waiting"  # in the log
 
 
 def executed(device, case, options):
-    """The operator after it has run, and its results."""
+    """Run a case. Returns the compiled operator and its results."""
     compiled = device.compile_operator(Operator(case.problem), options=options)
     buffers, outputs = {field: device.upload(array) for field, array in case.arrays.items()}, make_outputs(device, compiled)
     execute(device, compiled, buffers, outputs)
@@ -203,7 +203,7 @@ def executed(device, case, options):
 
 @pytest.mark.parametrize("cell", [cells.GRU, cells.LSTM], ids=lambda cell: cell.name)
 def test_parts_that_never_meet_give_up(device, with_profile, monkeypatch, caplog, cell):
-    """They may look for each other only once. What runs instead is right, and so is everything after it."""
+    """With one poll, workgroups give up. The fallback must be right, and so must later executions."""
     with_profile(spins=1)
     case = make_case(cell, (6, 2, 5, 128))
     options = Options(lanes=False, schedule=PERSISTENT, parts=16)
@@ -217,7 +217,7 @@ def test_parts_that_never_meet_give_up(device, with_profile, monkeypatch, caplog
         check(case, run_on_device(device, case, after))
 
 
-# Parts that wait so long, on a driver that would let them; as many steps as these tests have are few
+# Workgroups may wait for long. These tests have few steps, so that is short enough
 LONG_WAITS = {"spins": 10_000, "most_iterations": profiles.MOST_ITERATIONS}
 # One workgroup, so that nothing depends on what runs at once
 ONE_PART = Options(lanes=False, schedule=PERSISTENT, workgroup=256)
@@ -225,7 +225,7 @@ WAIT_LONGER = "begin_wait();", "begin_wait(); [[dont_unroll]] for (uint look = 0
 
 
 def test_many_waits_are_not_one_long_wait(device, mistaken, with_profile, caplog):
-    """Each of them is for 100 looks, all together for twice as many as one may have."""
+    """Each wait has 100 polls, and all together twice as many as one wait may have."""
     with_profile(**LONG_WAITS)
     mistaken("gpu/gru_persistent", "gpu/persistent.glsl", *WAIT_LONGER)
     case = make_case(cells.GRU, (100, 1, 5, 64), **WITHOUT_LENGTHS)
@@ -235,7 +235,7 @@ def test_many_waits_are_not_one_long_wait(device, mistaken, with_profile, caplog
 
 
 def test_who_waits_sees_that_another_has_given_up(device, mistaken, with_profile, monkeypatch):
-    """The other, made up, says so by a bit of its own; who waits in vain himself would set another."""
+    """A made-up workgroup gives up with a bit of its own; the waiting one would set another bit."""
     with_profile(**LONG_WAITS)
     mistaken("gpu/gru_persistent", "gpu/persistent.glsl", "is_there = true;", "is_there = false; atomicOr(gave_up, 2);")
     words, clear = [], _Attempt.clear
@@ -255,7 +255,7 @@ def test_who_waits_sees_that_another_has_given_up(device, mistaken, with_profile
 
 @pytest.fixture
 def with_room(device, monkeypatch):
-    """Plans as for a device that runs so many workgroups side by side."""
+    """Make plans as for a device that runs this many workgroups at once."""
     def make(count):
         monkeypatch.setattr(gpu_loop, "resident_workgroups", lambda loop, target: count)
         plan.ranked.cache_clear()
@@ -267,7 +267,7 @@ def with_room(device, monkeypatch):
 @pytest.mark.parametrize("cell", [cells.GRU, cells.LSTM, cells.RNN], ids=lambda cell: cell.name)
 @pytest.mark.parametrize("way", ["persistent", "persistent, in chunks", "stepped"])
 def test_groups_of_rows(device, with_room, way, cell):
-    """Of 20 rows, each group of workgroups has several tiles, and the last of them fewer, or none."""
+    """With 20 rows, each group of workgroups has several tiles; the last group has fewer or none."""
     case = make_case(cell, (4, 20, 5, 20))
     found = []
     for room in (2, 6, 14, 40):
@@ -282,7 +282,7 @@ def test_groups_of_rows(device, with_room, way, cell):
     assert len({tiles for tiles, _ in found}) > 2
 
 
-# Shared memory that does not hold both what is multiplied and the sums
+# Shared memory too small for both the tile and the sums
 
 @pytest.mark.family("each way with each cell")
 @pytest.mark.parametrize("name", ["GRU", "LSTM in bfloat16", "GRU, linear"])

@@ -1,4 +1,4 @@
-"""The GPUs' projection, on any driver: each of its tiles against the reference, and against the others, bit for bit."""
+"""Tests the GPUs' projection on any driver: each tile must be right and bit-identical to the others."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ REVERSE, BOTH = (descs.DML_RECURRENT_NETWORK_DIRECTION(direction) for direction 
 
 @pytest.fixture
 def only(device, monkeypatch):
-    """Leaves one tile to plans, also where the device would have too few registers to run it well."""
+    """Force one tile, even if the device has too few registers for it."""
     def leave(tile):
         if tile.workgroup > device.info.max_workgroup_invocations:
             pytest.skip(f"the device has no workgroups of {tile.workgroup} invocations")
@@ -35,20 +35,20 @@ def make_case(cell, sizes, element=element_types.FLOAT32, seed=8, **changes):
 
 
 def strided(case):
-    """With X in some order of its dimensions, with gaps."""
+    """Return the case with X in another order of dimensions, with gaps."""
     x = case.desc.InputTensor
     desc = replace(case.desc, InputTensor=replace(x, Strides=random_strides(np.random.default_rng(9), x.Sizes, False)))
     return drawn_case(desc, element=case.element)
 
 
 def with_infinity(case):
-    """In the last column of a row of X, which what pads its last block must not multiply by 0."""
+    """Put infinity into the last column of X, which the padding of its last block must not multiply by 0."""
     case.arrays["InputTensor"][0, :, 1, -1] = np.inf
     return case
 
 
-# Columns that are no whole vec4, load or block, and more than one block of them; units that are no whole tile; samples that end
-# within a tile, and more than one tile of them
+# Columns that are no whole vec4, load or block, and several blocks; units that are no whole tile; samples that end within a
+# tile, and several tiles
 CASES = {
     "one of all": make_case(cells.GRU, (1, 1, 1, 1), **LENGTHS),
     "odd": make_case(cells.RNN, (3, 11, 13, 7), **LENGTHS),
@@ -77,7 +77,7 @@ def test_each_tile_is_right_and_gives_the_same_bits(device, only, tile, name):
 
 
 def check_tile(device, only, tile, case):
-    """Against the reference, and against the first tile bit for bit."""
+    """Compare a tile with the reference, and bit for bit with the first tile."""
     found = []
     for one in (tile, next(iter(TILES))):
         only(TILES[one])
@@ -88,7 +88,7 @@ def check_tile(device, only, tile, case):
 
 @pytest.mark.parametrize("tile", TILES)
 def test_a_sums_sign_of_zero_is_the_same_from_all_tiles(device, only, tile):
-    """A block's padding must not make 0 of -0: all sums are -0 here, and the last blocks of some tiles have padding."""
+    """All sums are -0. A tile's padded block must not make 0 of it."""
     identity = descs.DML_ACTIVATION_IDENTITY_OPERATOR_DESC()
     case = make_case(cells.GRU, (2, 3, 24, 64), LinearBeforeReset=True, ActivationDescs=[identity, identity], **LENGTHS)
     for field in ("InputTensor", "BiasTensor", "HiddenInitTensor"):

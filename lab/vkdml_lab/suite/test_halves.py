@@ -1,4 +1,4 @@
-"""16-bit elements stored by themselves, beside the same stored in words: the same bits, in tensors and in the gaps between."""
+"""16-bit elements stored one by one must give the same bits as stored in words, in tensors and in gaps."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ WAYS = [Options(lanes=False, schedule=schedule) for schedule in SCHEDULES]
 
 @pytest.fixture
 def both(device):
-    """The device with what it can do, and without."""
+    """Return the device's information with and without 16-bit storage."""
     if not device.info.storage_16bit:
         pytest.skip(f"{device.info.name} cannot store 16 bits of a buffer")
     return device.info, replace(device.info, storage_16bit=False)
@@ -33,7 +33,7 @@ def halves(*sizes, element=FLOAT16, **described):
 
 
 def random_halves(problem):
-    """Bytes of numbers of about unit size for all inputs, and indices."""
+    """Draw bytes for all inputs: numbers of about unit size, and indices."""
     rng = np.random.default_rng(0)
     return {field: (rng.integers(0, 9, problem.tensor(field).sizes).astype(np.int32) if field == "IndicesTensor"
                     else rng.standard_normal(problem.tensor(field).size_of_elements).astype(np.float16)) for field in problem.inputs
@@ -51,13 +51,13 @@ def expect_same(device, problem, plans, arrays):
 
 @pytest.mark.parametrize("element", [FLOAT16, BFLOAT16], ids=lambda element: element.name)
 def test_every_number_is_rounded_alike(device, both, element):
-    """A third of each: subnormals, infinities and NaN too. Neighbours are stored by workgroups far from each other."""
+    """Divides every bit pattern by 3, also subnormals, infinities and NaN. Distant workgroups store neighbours."""
     of_rows, of_columns = halves(2, 2**15, element=element), halves(2, 2**15, element=element, Strides=(1, 2))
     problem = elementwise(v.DML_ACTIVATION_LINEAR_OPERATOR_DESC(of_rows, of_columns, Alpha=1 / 3, Beta=1e-8), element)
     expect_same(device, problem, [plain.plan(problem, info) for info in both], {"InputTensor": np.arange(2**16, dtype=np.uint16)})
 
 
-APART = halves(*SIZES, Strides=(1, 21, 3))   # neighbours in memory are rows apart
+APART = halves(*SIZES, Strides=(1, 21, 3))  # neighbours in memory are rows apart
 SPACED = halves(*SIZES, Strides=(71, 14, 2))  # a gap behind each element
 PLAIN = {
     "arithmetic": v.DML_ELEMENT_WISE_ADD1_OPERATOR_DESC(
@@ -83,7 +83,7 @@ def test_plain_operators(device, both, name):
 @pytest.mark.parametrize("options", WAYS, ids=lambda options: options.schedule)
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 def test_recurrent_operators(device, both, cell, options):
-    """Of an odd H, with lengths, and gaps in all outputs."""
+    """An odd H, with lengths, and with gaps in all outputs."""
     rng, element = np.random.default_rng(1), (FLOAT16, BFLOAT16)[WAYS.index(options) % 2]
     desc = make_desc(cell, 5, 3, 4, 21, data_type=element.data_type)
     desc = replace(desc, **{field: replace(getattr(desc, field), Strides=random_strides(rng, getattr(desc, field).Sizes, False))

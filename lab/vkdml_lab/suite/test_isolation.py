@@ -1,7 +1,7 @@
-"""No kernel writes outside of its tensors, nor reads there in a way that matters, nor lets a row touch another one.
+"""No kernel may write outside of its tensors, use what is there, or let one row affect another.
 
-`run_on_device` has guards behind all buffers, so this holds for all tests of the suite. Here are the sizes at which it would go
-wrong, and the proof that it would be seen. And the same run gives the same bits.
+`run_on_device` guards all buffers, so all tests of the suite check this. This module has the sizes at which kernels would break
+it, and plants mistakes that the guards must see. It also checks that repeated runs give the same bits.
 """
 
 from dataclasses import replace
@@ -32,7 +32,7 @@ from vkdml_lab.suite.support import (
 )
 from vkdml_lab.suite.test_reference import VARIANTS
 
-# One less than a tile or a load of weights, as many, and one more, and primes: B, I and H
+# B, I and H: one less than a tile or load of weights, as many, one more, and primes
 SIZES = [(1, 1, 1), (7, 7, 7), (8, 8, 8), (9, 9, 9), (3, 13, 31), (4, 16, 32), (5, 17, 33), (16, 3, 15), (17, 5, 17)]
 
 
@@ -41,7 +41,7 @@ SIZES = [(1, 1, 1), (7, 7, 7), (8, 8, 8), (9, 9, 9), (3, 13, 31), (4, 16, 32), (
     pytest.param(place, schedule, CELLS[place % len(CELLS)], id=f"{schedule}-{CELLS[place % len(CELLS)].name}-{place}")
     for place, schedule in enumerate([*SCHEDULES] * len(CELLS))])
 def test_sizes_beside_a_tile(device, place, schedule, cell):
-    """Sizes and types take turns, each of all sizes with each cell. Some tensors have gaps, others one row behind the other."""
+    """All sizes meet each cell; types take turns. Some tensors have gaps; others have rows without space between."""
     b, i, h = SIZES[place % len(SIZES)]
     element = element_types.ALL[place // 2 % len(element_types.ALL)]
     rng = np.random.default_rng(place)
@@ -53,7 +53,7 @@ def test_sizes_beside_a_tile(device, place, schedule, cell):
     check(case, run_on_device(device, case, options(device, schedule, element)))
 
 
-# That it would be seen
+# Planted mistakes
 
 def test_one_element_too_many_is_seen(device, mistaken):
     mistaken("elementwise", "common/elementwise.glsl", "element < tensors.elements", "element <= tensors.elements")
@@ -83,7 +83,7 @@ def call(test):
 
 @pytest.mark.parametrize("mistake", PLAIN_MISTAKES)
 def test_mistakes_of_plain_operators_are_seen(device, mistaken, mistake):
-    """By the tests of their kernel, run until one fails."""
+    """Runs the tests of the kernel until one fails."""
     kernel, file, old, new, said = PLAIN_MISTAKES[mistake]
     mistaken(kernel, file, old, new)
     tests = {"cast": lambda device, seed: test_casts.test_every_number(device, *test_casts.PAIRS[seed % 6], False),
@@ -106,7 +106,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_mistakes_are_seen(device, mistaken, mistake):
-    """The driver's own bounds checks would hide them."""
+    """The driver's bounds checks would hide these."""
     kernel, file, old, new, said = MISTAKES[mistake]
     mistaken(kernel, file, old, new)
     case = drawn_case(make_desc(cells.RNN, 3, 3, 5, 9))
@@ -114,11 +114,11 @@ def test_mistakes_are_seen(device, mistaken, mistake):
         check(case, run_on_device(device, case, RNN_OF_LANES))
 
 
-# Rows, and bits
+# Rows and bits
 
 RNN_OF_LANES = vkdml.Options(rows=4, lanes=True, resident=False, fused=True, schedule="sequence")
 RUNS = 200
-SHAPE, LENGTHS = (9, 7, 10, 21, 2), [9, 0, 1, 5, 8, 2, 9]  # as the suite's schedules have, so that nothing more is compiled
+SHAPE, LENGTHS = (9, 7, 10, 21, 2), [9, 0, 1, 5, 8, 2, 9]  # the suite's schedules use this shape, so nothing more is compiled
 ROW, VALUES = 3, (np.nan, np.inf)
 
 EACH = [(schedule, variant, element) for place, schedule in enumerate(SCHEDULES) for which, variant in enumerate(VARIANTS)
@@ -126,7 +126,7 @@ EACH = [(schedule, variant, element) for place, schedule in enumerate(SCHEDULES)
 
 
 def make_trial(device, variant, element, rows):
-    """On the same arrays, but for what is given for a row of some inputs."""
+    """Make a trial with fixed arrays. rows: replaces a row of some inputs."""
     cell, flags = VARIANTS[variant]
     case = drawn_case(make_desc(cell, *SHAPE, data_type=element.data_type, **flags), 0.2, element, seed=5)
     case.arrays["SequenceLengthsTensor"] = np.array(LENGTHS, np.uint32).reshape(1, 1, 1, -1)
@@ -139,7 +139,7 @@ def make_trial(device, variant, element, rows):
 @pytest.mark.parametrize(("schedule", "variant", "element"), [
     pytest.param(*row, id="-".join([row[0], row[1], row[2].name])) for row in EACH])
 def test_the_same_bits_each_time_and_rows_apart(device, schedule, variant, element):
-    """Two hundred runs give the same bits. With NaN or infinities in one row, all others have them too."""
+    """Two hundred runs give the same bits. NaN or infinity in one row must not change the others."""
     trial = make_trial(device, variant, element, {})
     forced = options(device, schedule, element)
     planned = plan(trial.problem, device.info, forced)
@@ -169,5 +169,5 @@ def outputs(trial):
 
 
 def other_rows(found):
-    """All outputs but those of the row."""
+    """Return all outputs without this row."""
     return {field: np.delete(array, ROW, 2) for field, array in found.items()}

@@ -1,5 +1,5 @@
-"""Some drivers end all loops of an invocation, silently, after so many iterations together. Dispatches that come as near to that
-as planning/tiling.py lets them are computed right: its bound is not too small, for any kernel.
+"""Some drivers silently end an invocation's loops after a total number of iterations. Dispatches as near to this limit as
+planning/tiling.py allows must be right, for every kernel.
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ LIMIT = 65_535
 LANES = Options(schedule="sequence", lanes=True, resident=False)
 PLAIN = Options(schedule="sequence", lanes=False)
 PERSISTENT = Options(schedule="persistent", lanes=False, parts=2)
-# T, B, I and H with which a kernel comes near it, and the options that choose the kernel
+# T, B, I and H that bring each kernel near the limit, and the options that choose the kernel
 LOOPS = {
     "lanes": ((400, 1, 16, 100), replace(LANES, fused=True)),
     "lanes, rows": ((120, 16, 8, 100), replace(LANES, rows=16, units_at_once=2, fused=False)),
@@ -38,7 +38,7 @@ FLOAT64_LOOPS = {
     "float64": ((300, 1, 16, 90), Options(schedule="sequence", fused=False)),
     "float64, fused": ((200, 2, 16, 90), Options(schedule="sequence", fused=True)),
 }
-# Not the plain one, which has so many columns in a block that no device's buffer holds weights enough
+# The plain kernel is missing: its blocks have so many columns that no buffer could hold the weights
 PROJECTIONS = {
     "lanes": ((2, 16, 220_000, 8), replace(LANES, fused=False)),
     "float64": ((2, 3, 12_000, 8), Options(schedule="sequence", fused=False)),
@@ -47,7 +47,7 @@ PROJECTIONS = {
 
 @pytest.fixture
 def without_margin(device, with_profile):
-    """The device, with dispatches up to the driver's very limit."""
+    """Return the device, with plans that use the driver's limit fully."""
     if profiles.profile(device.info).most_iterations == 2**31:
         pytest.skip("the driver ends no loops")
     with_profile(most_iterations=LIMIT)
@@ -55,9 +55,9 @@ def without_margin(device, with_profile):
 
 
 def run(device, name, cell, shape, options, lengths):
-    """The tiling that ran, its results checked. lengths: of all steps, but for one row's; or none."""
+    """Run and check a case. Returns its tiling. lengths: whether one row is shorter than T."""
     element = element_types.FLOAT64 if "float64" in name else element_types.FLOAT32
-    # Without peepholes, with which a forget gate may stay at 1, and roundings grow over thousands of steps
+    # Peepholes may keep a forget gate at 1, so that roundings would add up over thousands of steps
     left_out = {"PeepholeTensor"} & set(cell.tensors) | (set() if lengths else {"SequenceLengthsTensor"})
     desc = make_desc(cell, *shape, data_type=element.data_type, **dict.fromkeys(left_out))
     case = drawn_case(desc, element=element, seed=7)
@@ -86,7 +86,7 @@ def test_projection(without_margin, name, lengths):
 
 
 def test_gemm_near_the_limit(without_margin):
-    """A K of as many blocks as there may be: each of them is in the sum."""
+    """K has the most blocks possible, and each must be in the sum."""
     k = (LIMIT - 100) * 16
     desc = vkdml.DML_GEMM_OPERATOR_DESC(ATensor=tensor(1, k), BTensor=tensor(k, 1), OutputTensor=tensor(1, 1))
     a = np.random.default_rng(0).integers(0, 2, k).astype(np.float32)

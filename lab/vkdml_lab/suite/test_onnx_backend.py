@@ -1,4 +1,4 @@
-"""The official ONNX backend node tests of the operators that this package has, in their own runner and tolerances."""
+"""ONNX's own backend node tests for this package's operators, with ONNX's runner and tolerances."""
 
 import re
 from unittest import mock
@@ -14,11 +14,11 @@ from vkdml_lab.suite import recording
 
 pytestmark = pytest.mark.device
 
-RECURRENT = r"test_(gru|lstm|rnn|simple_rnn)_.*_cpu$"  # "cpu" is what the runner calls the default device
+RECURRENT = r"test_(gru|lstm|rnn|simple_rnn)_.*_cpu$"  # "cpu" is the runner's name of the default device
 
 
 class RecordingBackend(VulkanBackend):
-    """Notes the operator that runs, which the runner does not tell its comparison."""
+    """Records the running operator, which the runner does not pass to its comparison."""
 
     @classmethod
     def prepare(cls, model, *args, **kwargs):
@@ -36,14 +36,14 @@ class RecordingRunner(BackendTest):
 
 
 def cases(kind):
-    """In place of the runner's, which makes the cases of every operator, for tens of seconds."""
+    """Replace the runner's function, which makes the cases of all operators and takes tens of seconds."""
     return node._NodeTestCases if kind == "node" else []
 
 
 with mock.patch("onnx.backend.test.runner.load_model_tests", cases):
     OnnxBackendNodeModelTest = RecordingRunner(RecordingBackend, __name__).test_cases["OnnxBackendNodeModelTest"]
 for name in [name for name in vars(OnnxBackendNodeModelTest) if name.startswith("test_") and not re.match(RECURRENT, name)]:
-    delattr(OnnxBackendNodeModelTest, name)  # another device's, which the runner would list as skipped
+    delattr(OnnxBackendNodeModelTest, name)  # the runner would list other devices as skipped
 
 
 def test_they_are_there():

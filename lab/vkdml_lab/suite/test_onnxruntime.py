@@ -1,4 +1,4 @@
-"""The same nodes in ONNX Runtime's CPU provider, which is an implementation of its own."""
+"""Random nodes must give the same results in ONNX Runtime's CPU provider, an independent implementation."""
 
 import numpy as np
 import onnxruntime
@@ -13,10 +13,10 @@ from vkdml_lab.suite.support import CELLS, assert_close, random_numbers
 
 pytestmark = pytest.mark.device
 
-# With the defaults that ONNX gives them; ONNX Runtime takes 0 for Affine's, ScaledTanh's and ThresholdedRelu's.
+# ONNX's default parameters; ONNX Runtime uses 0 for Affine, ScaledTanh and ThresholdedRelu
 ALPHA = {"Affine": 0.8, "Elu": 0.9, "HardSigmoid": 0.3, "LeakyRelu": 0.1, "ScaledTanh": 0.7, "ThresholdedRelu": 0.2}
 BETA = {"Affine": 0.1, "HardSigmoid": 0.4, "ScaledTanh": 0.6}
-# Without Softplus, which overflows to NaN there.
+# Softplus overflows to NaN in ONNX Runtime
 NAMES = ["Affine", "Elu", "HardSigmoid", "LeakyRelu", "Relu", "ScaledTanh", "Sigmoid", "Softsign", "Tanh", "ThresholdedRelu"]
 
 
@@ -28,7 +28,7 @@ def random_node(seed):
     direction = ["forward", "reverse", "bidirectional"][seed % 3]
     d = 2 if direction == "bidirectional" else 1
 
-    dtype = np.float16 if seed % 4 == 3 else np.float32  # ONNX Runtime has no other type of these operators
+    dtype = np.float16 if seed % 4 == 3 else np.float32  # ONNX Runtime has these operators in no other type
 
     def make(*shape):
         return (rng.standard_normal(shape) * 0.4).astype(dtype)

@@ -1,4 +1,4 @@
-"""The operators without a time loop, through DirectML's life cycle, beside what numpy makes of the same descriptors in float64.
+"""Operators without a time loop, through DirectML's objects, compared with numpy's float64 results for the same descriptors.
 
 Activations that stand alone are in test_elementwise.py.
 """
@@ -29,7 +29,7 @@ def dtype_of(described):
 
 
 def make(rng, described, low=0, high=100):
-    """A flat array, gaps included, and its elements in the tensor's sizes."""
+    """Return a flat array with gaps, and a view of its elements in the tensor's shape."""
     dtype, checked = dtype_of(described), checked_tensor(described)
     count = checked.size_of_elements
     flat = rng.standard_normal(count) if dtype.kind == "f" else rng.integers(low, high, count)
@@ -44,9 +44,9 @@ def checked_tensor(described):
 
 
 def run(device, desc, arrays, in_place=None, element=None):
-    """The output, in its sizes. arrays: flat, by field. in_place: the input whose buffer is the output's. element: of an activation,
-    where DirectML need not have it. Gaps in the output, and what is behind all buffers, must stay; and the same results must pass
-    the check of calls.
+    """Run an operator and return its output in its shape. arrays: flat, by field. in_place: the input that shares the output's
+    buffer. element: the type of an activation that DirectML does not have. Gaps and guards must not change, and the results
+    must pass the check of calls.
     """
     with guarded() as guards:
         operator = Operator(plain_problem.elementwise(desc, element)) if element else device.create_operator(desc)
@@ -88,7 +88,7 @@ def described_as(rng, sizes, data_type, is_input=True):
 @pytest.mark.family("each operation in each type, with random layouts", first=12)
 @pytest.mark.parametrize("seed", range(48))
 def test_arithmetic(device, seed):
-    """1 to 8 dimensions, any strides, broadcasting ones too."""
+    """1 to 8 dimensions and any strides, also broadcasting ones."""
     rng = np.random.default_rng(seed)
     function, descs = list(BINARY.items())[seed % 3]
     desc_type, element = descs[seed // 3 % len(descs)], FLOATS[seed // 2 % 2]
@@ -121,7 +121,7 @@ def test_identity_with_scale_and_bias(device, element):
     check("identity", described, run(device, desc, {"InputTensor": flat}), x.astype(np.float64) * -1.5 + 0.25)
 
 
-GEMMS = [  # batches, M, N, K: beside tiles and blocks, and of one
+GEMMS = [  # batches, M, N, K: near the sizes of tiles and blocks, and 1
     ((), 1, 1, 1), ((), 16, 16, 16), ((), 17, 33, 31), ((2,), 5, 3, 40), ((2, 3), 7, 9, 2), ((1, 2), 33, 1, 17), ((), 64, 65, 48),
     ((3, 1), 2, 40, 5)]
 
@@ -141,7 +141,7 @@ def test_gemm(device, seed):
     desc = v.DML_GEMM_OPERATOR_DESC(ATensor=a, BTensor=b, CTensor=c if has_c else None, OutputTensor=target, TransA=transforms[0],
                                     TransB=transforms[1], Alpha=alpha, Beta=beta, FusedActivation=fused)
     arrays = {field: make(rng, described) for field, described in (("ATensor", a), ("BTensor", b), ("CTensor", c))}
-    arrays["ATensor"][0][...] *= k ** -0.5  # sums of about unit size
+    arrays["ATensor"][0][...] *= k ** -0.5  # keeps sums near unit size
     views = {field: view.astype(np.float64) for field, (_, view) in arrays.items()}
     left, right = (np.swapaxes(views[field], -1, -2) if transform else views[field] for field, transform in
                    zip(("ATensor", "BTensor"), transforms))
@@ -161,7 +161,7 @@ def test_gemm_adds_to_what_is_there(device):
 
 
 def test_gemm_in_several_submissions(device, monkeypatch):
-    """The same bits as in one."""
+    """The same bits as in one submission."""
     a, b, c = tensor(70, 50), tensor(50, 66), tensor(70, 66)
     desc = v.DML_GEMM_OPERATOR_DESC(ATensor=a, BTensor=b, OutputTensor=c)
     arrays = {field: make(np.random.default_rng(3), described)[0] for field, described in (("ATensor", a), ("BTensor", b))}
@@ -190,7 +190,7 @@ def test_slices(device, seed):
                  {"InputTensor": flat})
     check_same(result, view[places])
     signs = [int(sign) for sign in rng.choice([-1, 1], len(sizes))]
-    fewer = tuple(int(rng.integers(1, count + 1)) for count in counts)  # the output need not have all
+    fewer = tuple(int(rng.integers(1, count + 1)) for count in counts)  # an output may be missing
     target = described_as(rng, fewer, data_type, is_input=False)
     desc = v.DML_SLICE1_OPERATOR_DESC(InputTensor=source, OutputTensor=target, InputWindowOffsets=offsets, InputWindowSizes=windows,
                                       InputWindowStrides=[step * sign for step, sign in zip(steps, signs)])
@@ -203,7 +203,7 @@ def test_slices(device, seed):
 @pytest.mark.family("each type, with random layouts", first=11)
 @pytest.mark.parametrize("seed", range(22))
 def test_identity_and_join(device, seed):
-    """Of one input to twenty, more than a kernel binds."""
+    """One to twenty inputs, more than a kernel binds."""
     rng = np.random.default_rng(seed)
     data_type, count = TYPES[seed % len(TYPES)], [1, 2, 3, 20][seed % 4]
     sizes = [int(size) for size in rng.integers(1, 5, seed % 8 + 1)]
@@ -222,7 +222,7 @@ def test_identity_and_join(device, seed):
 
 
 def test_copies_keep_all_bits(device):
-    """NaNs too, whatever is in them."""
+    """Including NaN payloads."""
     words = np.array([0x7F800001, 0xFFC12345, 0x80000000, 0xFFFFFFFF], np.uint32)
     desc = v.DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC(InputTensor=tensor(4), OutputTensor=tensor(4))
     check_same(run(device, desc, {"InputTensor": words.view(np.float32)}).view(np.uint32), words)
@@ -267,7 +267,7 @@ BEYOND = {D.UINT32: [(5, 4), (2**32 - 1, 4)], D.INT32: [(5, 4), (-6, 0), (-2**31
 
 @pytest.mark.parametrize("index_type", INDEX_TYPES, ids=lambda index_type: index_type.name)
 def test_indices_that_do_not_exist(device, index_type):
-    """The host's are refused. Those that the device wrote read nothing from outside: the nearest row is taken."""
+    """The host's wrong indices are refused. Those written by the device read the nearest row."""
     dtype = np.dtype(index_type.name.lower())
     wrong, rows = np.array(BEYOND[index_type], object).T
     count = len(wrong)
@@ -299,7 +299,7 @@ def test_indices_that_do_not_exist(device, index_type):
 
 @pytest.mark.parametrize("desc", [v.DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC, v.DML_ACTIVATION_RELU_OPERATOR_DESC])
 def test_more_elements_than_workgroups(device, desc):
-    """A dispatch has at most 65,535 workgroups; the rest is looped over."""
+    """A dispatch has at most 65,535 workgroups, and kernels loop over the rest."""
     x = np.arange(65535 * 64 + 77, dtype=np.float32)
     described = tensor(x.size)
     check_same(run(device, desc(InputTensor=described, OutputTensor=described), {"InputTensor": x}), x)
@@ -369,7 +369,7 @@ def test_only_elementwise_of_one_layout_in_place(device, desc):
 
 
 def test_wrong_results_are_seen():
-    """By the check of calls and the self-test: one wrong bit of a copy, and a sum that is off."""
+    """The check of calls and the self-test must see one wrong bit of a copy, and an inexact sum."""
     problem = table.from_desc(IDENTITY(InputTensor=WIDE, OutputTensor=WIDE))
     x = np.arange(6, dtype=np.int64) + 2**60
     wrong = x.copy()

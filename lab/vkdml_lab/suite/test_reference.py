@@ -1,4 +1,4 @@
-"""Every problem that a descriptor can state, in every schedule, against the float64 reference."""
+"""Every problem that descriptors allow, in every schedule, compared with the float64 reference."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ from vkdml_lab.suite.support import (
 
 
 def schedule_of(seed):
-    """Cells take turns, and with each turn of theirs schedules do, so that each cell meets each schedule."""
+    """Return the schedule of a random problem. Cells take turns, and each cell meets each schedule."""
     return list(SCHEDULES)[seed // len(CELLS) % len(SCHEDULES)]
 
 
@@ -45,7 +45,7 @@ def test_random_problem_long(device, seed):
 
 @drawn("random shapes, attributes and types", 100)
 def test_random_problem_as_on_a_gpu(device, seed, monkeypatch):
-    """GPUs' plans on any driver, within its own limit of loop iterations: wide workgroups, which load weights in blocks."""
+    """Plans for GPUs on any driver, within its limit of loop iterations: wide workgroups that load weights in blocks."""
     usual = profiles.profile(device.info)
     as_on_a_gpu = replace(profiles.PROFILES["other GPUs"], is_cpu=usual.is_cpu, most_iterations=usual.most_iterations, spins=usual.spins)
     monkeypatch.setattr(profiles, "PROFILES", {"as on a GPU": as_on_a_gpu})
@@ -56,7 +56,7 @@ FORCED = {"schedule": SCHEDULE_NAMES, "parts": [1, 2, 3, 5], "rows": [1, 2, 3, 4
           "workgroup": [4, 8, 16, 32, 64, 128], "chunk_steps": [1, 2, 5], "workspace_bytes": [1000, 5000, 20_000, 100_000],
           "register_loads": [0, 1, 2, 3], "shared_loads": [0, 1, 3],
           **{name: [False, True] for name in ("fused", "lanes", "resident", "shared_state")}}
-# What is forced anyway, and the names that are drawn with it: of CPU drivers' kernels, of GPUs', of GPUs' in sequence, and of all
+# Forced options, and the names that are drawn with them: for CPU drivers' kernels, GPUs', GPUs' in sequence, and all
 FAMILIES = [({}, ["schedule", "parts", "fused", "resident", "rows", "units_at_once", "workgroup", "shared_state"]),
             ({"lanes": False}, ["schedule", "parts", "rows", "workgroup", "register_loads", "shared_loads"]),
             ({"lanes": False, "schedule": "sequence"}, ["rows", "workgroup", "register_loads", "shared_loads", "chunk_steps"]),
@@ -64,14 +64,14 @@ FAMILIES = [({}, ["schedule", "parts", "fused", "resident", "rows", "units_at_on
 
 
 def random_options(seed):
-    """Up to four of them."""
+    """Draw up to four options."""
     rng, (anyway, names) = random_numbers(seed, 1), FAMILIES[seed % len(FAMILIES)]
     return {name: FORCED[name][rng.integers(len(FORCED[name]))] for name in rng.choice(names, rng.integers(1, 5), replace=False)} | anyway
 
 
 @drawn("random options", 160)
 def test_random_options(device, seed):
-    """Computed right, or refused by the name and the value of one that was forced."""
+    """The results are right, or the error names a forced option and its value."""
     case, forced = random_case(seed), random_options(seed)
     try:
         results = run_on_device(device, case, vkdml.Options(**forced))
@@ -88,7 +88,7 @@ def test_random_options_long(device, seed):
     test_random_options(device, seed)
 
 
-# A cell and its flags, one way to go through a time step each
+# Cells and flags: each way through a time step once
 VARIANTS = {"GRU": (cells.GRU, {}), "GRU linear": (cells.GRU, {"LinearBeforeReset": True}), "LSTM": (cells.LSTM, {}),
             "LSTM coupled": (cells.LSTM, {"CoupleInputForget": True, "PeepholeTensor": None}), "RNN": (cells.RNN, {})}
 
@@ -104,12 +104,12 @@ def test_schedule(device, schedule, variant):
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("schedule", [name for name in SCHEDULES if "stepped" in name or "persistent" in name])
 def test_one_step(device, schedule, variant):
-    """Where a step has one phase, the parts of a tile need not wait."""
+    """A step has one phase, so workgroups need not wait."""
     check_variant(device, schedule, variant, (1, 7, 10, 45), [1, 0, 1, 1, 0, 1, 1])
 
 
 def check_variant(device, schedule, variant, shape, lengths):
-    """Bidirectional with ragged lengths, a row without steps among them."""
+    """Check a bidirectional case with lengths, one of them 0."""
     cell, flags = VARIANTS[variant]
     case = drawn_case(make_desc(cell, *shape, 2, **flags), 0.2, seed=5)
     case.arrays["SequenceLengthsTensor"] = np.array(lengths, np.uint32).reshape(1, 1, 1, -1)
@@ -127,7 +127,7 @@ def test_shape(device, shape, cell):
 
 @pytest.mark.parametrize("schedule", ["default", "plain"])
 def test_wide_input(device, schedule):
-    """More inputs than some drivers give a shader's loops: computed right or refused, never cut short."""
+    """More inputs than some drivers allow iterations: right or refused, never cut short."""
     case = drawn_case(gru_desc(2, 1, 300_000, 1, SequenceLengthsTensor=None), seed=6)
     try:
         results = run_on_device(device, case, options(device, schedule))
@@ -142,8 +142,8 @@ def test_wide_input(device, schedule):
 @pytest.mark.parametrize("schedule", ["default", "plain", "resident"])
 @pytest.mark.parametrize("shape", [(1000, 1, 128, 128), (40, 3, 8, 512), (20000, 1, 1, 4), (3, 1, 5, 1100), (1, 1, 5, 1100)])
 def test_long_and_wide(device, shape, schedule, variant):
-    """More steps and units than some drivers give a shader's loops: they must be split, not cut short. Or more than a kernel
-    can have, which is refused.
+    """More steps and units than some drivers allow iterations, which must be split; or more than a kernel can have, which must
+    be refused.
     """
     cell, flags = VARIANTS[variant]
     case = drawn_case(make_desc(cell, *shape, SequenceLengthsTensor=None, **flags), seed=4)
@@ -159,7 +159,7 @@ def test_long_and_wide(device, shape, schedule, variant):
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("shape", [(200, 1, 64, 64), (3, 2, 5, 1100), (2, 1, 1100, 70), (9, 20, 30, 130)])
 def test_long_and_wide_float64(device, shape, variant):
-    """The same, with more iterations for each."""
+    """float64 needs more iterations."""
     cell, flags = VARIANTS[variant]
     element = element_types.FLOAT64
     desc = make_desc(cell, *shape, data_type=element.data_type, SequenceLengthsTensor=None, **flags)
@@ -171,7 +171,7 @@ def test_long_and_wide_float64(device, shape, variant):
 @pytest.mark.parametrize("activation", BY_DESC, ids=lambda desc: desc.__name__.split("_")[2])
 @pytest.mark.parametrize("scale", [1.0, 1e4])
 def test_activation(device, activation, scale):
-    """Each as f and as g, on usual and on huge inputs: nothing overflows on the way to a finite result."""
+    """Each as f and as g, on usual and huge inputs. No intermediate may overflow if the result is finite."""
     desc = gru_desc(1, 4, 3, 40, ActivationDescs=[activation(), activation()], HiddenInitTensor=None,
                     SequenceLengthsTensor=None, BiasTensor=None)
     case = drawn_case(desc, seed=2)
@@ -186,10 +186,10 @@ def test_activation(device, activation, scale):
 @pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("activation", BY_DESC, ids=lambda desc: desc.__name__.split("_")[2])
 def test_special_values_propagate(device, activation, special, clip):
-    """NaN and infinity in one row: what IEEE arithmetic makes of them, and the other rows untouched."""
+    """NaN or infinity in one row must give IEEE's results there, and must not change other rows."""
     desc = gru_desc(3, 2, 4, 9, ActivationDescs=[activation(), activation()], SequenceLengthsTensor=None)
     case = drawn_case(desc, clip, seed=3)
-    case.arrays["RecurrenceTensor"] *= np.float32(0.1)  # the finite row must not grow out of float32's reach
+    case.arrays["RecurrenceTensor"] *= np.float32(0.1)  # keeps the finite row within float32's range
     case.arrays["InputTensor"][0, 1, 0, 2] = special
     check(case, run_on_device(device, case))
 
@@ -199,8 +199,8 @@ def test_special_values_propagate(device, activation, special, clip):
 @pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 def test_special_values_in_states(device, cell, special, element):
-    """In the initial states, of a row without steps too, whose last states are 0; and in x past a row's length, where
-    nothing may read it.
+    """NaN or infinity in initial states, and in x behind a row's length, where it must not be read. A row of length 0 gets last
+    states of 0.
     """
     desc = make_desc(cell, 3, 3, 4, 9, data_type=element.data_type, **dict.fromkeys(["PeepholeTensor"] if cell.peepholes else []))
     case = drawn_case(desc, element=element, seed=3)
