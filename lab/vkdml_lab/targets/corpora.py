@@ -1,4 +1,4 @@
-"""The nodes that a target is asked, by the corpus: each a name and a node, the same for a seed whatever the target."""
+"""Nodes that a target computes, by corpus. Each has a name. A seed gives the same nodes for every target."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from vkdml_lab.suite import support
 Named = tuple[str, Node]
 Numbers = np.random.Generator
 
-RANDOM, LONG_RANDOM = 450, 10_000  # the suite's own numbers of random problems
-ROUNDS = 2  # of each feature, with other sizes
+RANDOM, LONG_RANDOM = 450, 10_000  # the first is the number that the suite has
+ROUNDS = 2  # how often each feature is tested, with other sizes
 TYPES: Mapping[str, Any] = {"float32": np.float32, "float16": np.float16, "float64": np.float64, "bfloat16": ml_dtypes.bfloat16}
 NAMED = {row.onnx_name: row for row in ROWS.values() if row.onnx_name}
 ALPHA = {"Affine": 0.8, "Elu": 0.9, "HardSigmoid": 0.3, "LeakyRelu": 0.1, "ScaledTanh": 0.7, "ThresholdedRelu": 0.2}
 BETA = {"Affine": 0.1, "HardSigmoid": 0.4, "ScaledTanh": 0.6}
 
 
-# Random problems: those of the suite's generator, whose activations have names in ONNX
+# Random problems, drawn as the suite does, from activations that ONNX has
 
 def random_activation(rng: Numbers, element: ElementType) -> Any:
-    """Softplus has no parameter in ONNX."""
+    """Draw an activation that ONNX has. Softplus keeps its default, as ONNX has no parameter for it."""
     row = list(NAMED.values())[rng.integers(len(NAMED))]
     parameters = {field: float(rng.choice([-1, 1, 1, 1]) * rng.uniform(0.3, 1.5)) for field in row.fields}
     return row.desc(**({} if row.onnx_name == "Softplus" else parameters))
@@ -48,7 +48,7 @@ def random_node(seed: int) -> Node:
 
 
 def as_node(case: Any) -> Node:
-    """A problem in ONNX's terms: without strides, and with packed tensors of ONNX's dimensions."""
+    """Convert a problem to a node of ONNX: packed tensors in ONNX's dimensions, without strides."""
     problem = case.problem
     inputs = {}
     for name, field in ((name, field) for field, name in problem.cell.arguments.items() if field in problem.inputs):
@@ -81,17 +81,17 @@ def of_random(count: int) -> Iterator[Named]:
         yield f"random-{seed}", random_node(seed)
 
 
-# Features, one at a time and in pairs
+# Single features, and pairs of them
 
 def usual(op: str, sizes: tuple[int, ...], given: str = "", element: str = "float32", seed: int = 0, **attributes: Any) -> Node:
-    """Inputs of unit size, weights that keep sums of unit size. given: optional inputs beside B, in words."""
+    """Make a node with inputs of unit size and weights that keep sums so. given: names of optional inputs besides B."""
     rng, (t, b, i, h) = support.random_numbers(seed, *sizes), sizes
     d, gates = 2 if attributes.get("direction") == "bidirectional" else 1, GATES[op]
     shapes: dict[str, tuple[tuple[int, ...], float]] = {
         "X": ((t, b, i), 1), "W": ((d, gates * h, i), i), "R": ((d, gates * h, h), h), "B": ((d, 2 * gates * h), 4),
         "initial_h": ((d, b, h), 1), "initial_c": ((d, b, h), 1), "P": ((d, 3 * h), 4)}
     wanted = {"X", "W", "R", "B", *given.split()}
-    size = 0.3 if "activations" in attributes else 1.0  # without bounds, recurrences must not grow
+    size = 0.3 if "activations" in attributes else 1.0  # keeps recurrences without bounds from growing
     inputs = {name: (rng.standard_normal(shape) * size * scale**-0.5).astype(TYPES[element])
               for name, (shape, scale) in shapes.items() if name in wanted}
     inputs["sequence_lens"] = rng.permutation(np.linspace(1, t, b).astype(np.int32))
@@ -107,7 +107,7 @@ def activated(names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def features(op: str) -> dict[str, dict[str, Any]]:
-    """What may be added to a usual node, by its name."""
+    """Return attributes and inputs by feature, which may be added to a usual node."""
     cells: dict[str, dict[str, dict[str, Any]]] = {
         "GRU": {"linear": {"linear_before_reset": 1}}, "RNN": {},
         "LSTM": {"peepholes": {"given": "P"}, "coupled": {"input_forget": 1}, "initial_c": {"given": "initial_c"}}}
@@ -148,7 +148,7 @@ def of_features() -> Iterator[Named]:
             yield made(f"{one}-{other}", **together(known[one], known[other]))
 
 
-# Sizes at which libraries have broken, and long sequences
+# Sizes at which libraries have failed, and long sequences
 
 SIZES = {"one-step": (1, 3, 4, 5), "one-row": (5, 1, 4, 5), "ones": (1, 1, 1, 1), "H-129": (3, 2, 5, 129),
          "H-33": (4, 3, 31, 33),
@@ -168,7 +168,7 @@ def of_sizes(sizes: Mapping[str, tuple[int, int, int, int]]) -> Iterator[Named]:
             yield f"{op}-{name}-length-0", node
 
 
-# Special values: in one row, whose results are not judged, and where nothing may read them; and huge inputs
+# NaN and infinity in one row, which is not judged, or where they must not be read; and huge inputs
 
 def of_special_values() -> Iterator[Named]:
     linear: dict[str, dict[str, Any]] = {"GRU": {"linear_before_reset": 1}, "LSTM": {}, "RNN": {}}
@@ -187,7 +187,7 @@ def of_special_values() -> Iterator[Named]:
             yield f"{op}-huge-{name}", node
 
 
-# ONNX's own node tests
+# The node tests of the package onnx
 
 def of_onnx() -> Iterator[Named]:
     from onnx import helper

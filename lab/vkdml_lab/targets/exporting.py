@@ -1,8 +1,9 @@
-"""`vkdml conformance --export`: the cases as files, for programs in any language.
+"""Writes the cases to files, for programs in any language: `vkdml conformance --export`.
 
-Format 1. cases.json lists them: name, corpus, operator, attributes (hidden_size too) and features. NAME.npz has the inputs by
-ONNX's names; expected_Y and so on in float64; bound_Y, how far an element may be off; judged_Y, whether it counts. bfloat16
-is stored as its bits, uint16. NAME/model.onnx with test_data_set_0 is the same case as onnx's own backend tests have it.
+Format 1. cases.json lists the cases: name, corpus, operator, attributes (with hidden_size) and features. NAME.npz holds the
+inputs by ONNX's names, and for each output such as Y: expected_Y in float64, bound_Y (the allowed error of each element) and
+judged_Y (whether the element counts). bfloat16 is stored as uint16. NAME/model.onnx and test_data_set_0 hold the case in the
+form of onnx's backend tests.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from vkdml_lab.suite import support
 from vkdml_lab.targets import judging, report, running
 
 FORMAT = 1
-LARGEST = 100_000  # numbers of an input or output; larger cases are left out
+LARGEST = 100_000  # elements of a tensor; larger cases are left out
 
 
 def main(chosen: argparse.Namespace) -> int:
@@ -45,7 +46,7 @@ def _size(node: Node) -> int:
 
 
 def exported(folder: Path, corpus: str, name: str, node: Node) -> dict[str, Any]:
-    """Write a case. Returns its entry of the list."""
+    """Write a case. Returns its entry in cases.json."""
     against = judging.expected(node)
     data = folder / name / "test_data_set_0"
     data.mkdir(parents=True)

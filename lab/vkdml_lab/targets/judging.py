@@ -1,8 +1,8 @@
-"""Whether a library's outputs of a node are right, and if not, what they are as if.
+"""Judges a library's outputs. Wrong outputs are compared with those of planted mistakes, to say which mistake they look like.
 
-An output is right if every element is within its bound of the float64 reference. The bound is the suite's tolerance of the type
-and, for 16-bit types and activations that may make a recurrence grow, what a few roundings of the inputs do to this element:
-ONNX does not say what states are carried in. What ONNX's texts leave open is not judged: UNDEFINED has the list.
+An output is right if every element is within its bound of the float64 reference. The bound is the suite's tolerance for the
+type. For 16-bit types, and for activations that may make a recurrence grow, the effect of a few roundings of the inputs is
+added, as ONNX does not define the type of states. What ONNX's texts leave open is not judged (UNDEFINED).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from vkdml_lab.suite.support import TOLERANCES
 from vkdml_lab.targets.corpora import NAMED
 
 LAST_BIT = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64": 2.0**-53}
-ROUNDINGS, NUDGES = 16, 3  # an error of so many roundings of all inputs is allowed; what one does is tried so often
+ROUNDINGS, NUDGES = 16, 3  # allowed roundings of all inputs; tries to find the effect of one rounding
 RIGHT, WRONG, REFUSED, UNSUPPORTED, CRASHED, HUNG = "right", "wrong", "refused", "unsupported", "crashed", "hung"
 OPEN = "not judged"
 FINDINGS = (WRONG, CRASHED, HUNG)
 OUTCOMES = (RIGHT, WRONG, REFUSED, UNSUPPORTED, CRASHED, HUNG, OPEN)
 
-# What ONNX's texts do not say, and what becomes of it here
+# What ONNX's texts leave open, and how this module handles it
 UNDEFINED = {
     "Y past a row's length": "these elements are not judged",
     "Y_h and Y_c of a row of length 0": "these elements are not judged",
@@ -46,7 +46,7 @@ _CLIP, _COUPLED, _LISTS = list(UNDEFINED)[3:6]
 
 @dataclass(frozen=True)
 class Expected:
-    """Outputs by name: numbers in float64, how far one may be from each, and whether it is judged."""
+    """Expected outputs by name, the allowed error of each element, and whether the element is judged."""
 
     outputs: Mapping[str, np.ndarray]
     bounds: Mapping[str, np.ndarray]
@@ -55,8 +55,8 @@ class Expected:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of a node. said: the worst element, or why. share: the largest error over its bound. cause: what the
-    results are as if, if that is known.
+    """The judgement of a node's outputs. said: the worst element, or the library's reason. share: the largest error divided by
+    its bound. cause: the mistake that would explain the outputs.
     """
 
     outcome: str
@@ -66,7 +66,7 @@ class Verdict:
 
 
 def computed(node: Node, clips_c: bool = False) -> dict[str, np.ndarray]:
-    """The float64 reference's outputs, also of a batch of 0."""
+    """Compute the float64 reference's outputs. B may be 0. clips_c: see `expected`."""
     if not node.batch:
         state, y = node.shapes
         return {name: np.zeros(y if name == "Y" else state) for name in node.outputs}
@@ -77,7 +77,7 @@ def computed(node: Node, clips_c: bool = False) -> dict[str, np.ndarray]:
 
 
 def expected(node: Node, clips_c: bool = False) -> Expected:
-    """clips_c: by the other reading of an LSTM's clip."""
+    """Return the expected outputs. clips_c: an LSTM's clip also bounds C before h(), which ONNX's texts leave open."""
     outputs = computed(node, clips_c)
     rtol, atol = TOLERANCES[node.element]
     is_sensitive = node.element in ("float16", "bfloat16") or bool(node.get("activations"))
@@ -88,7 +88,7 @@ def expected(node: Node, clips_c: bool = False) -> Expected:
 
 
 def _moved(node: Node, outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """How far outputs move when the inputs do by half their last bit, at most."""
+    """Return the largest change of each output if inputs change by half of their last bit."""
     rng, most = np.random.default_rng(0), {name: np.zeros(array.shape) for name, array in outputs.items()}
     wide = {name: array.astype(np.float64) if name != "sequence_lens" else array for name, array in node.inputs.items()}
     for _ in range(NUDGES):
@@ -118,7 +118,7 @@ def _judged(node: Node, name: str, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def compare(node: Node, outputs: Mapping[str, np.ndarray], against: Expected) -> Verdict:
-    """Right or wrong, without a cause."""
+    """Compare outputs. Returns a verdict without a cause."""
     worst = Verdict(RIGHT)
     for name, wanted in against.outputs.items():
         if name not in outputs:
@@ -151,7 +151,7 @@ def judge(node: Node, outputs: Mapping[str, np.ndarray], against: Expected | Non
 
 
 def undefined(node: Node) -> str:
-    """What ONNX's texts leave open about a node, or nothing."""
+    """Return what ONNX's texts leave open about a node, or ""."""
     if node.op == "LSTM" and node.get("clip") is not None:
         return _CLIP
     if node.get("input_forget"):
@@ -160,12 +160,12 @@ def undefined(node: Node) -> str:
 
 
 def _has_all_readings(node: Node) -> bool:
-    """Whether it can be said what is right by each reading: 1 - f(x) is an f of something for a Sigmoid alone."""
+    """Whether all readings can be computed: for input_forget, only a Sigmoid has 1 - f(x) = f(y) for some y."""
     return not node.get("input_forget") or set(node.activations[::3]) == {"Sigmoid"}
 
 
 def other_readings(node: Node) -> Iterator[Expected]:
-    """What is expected by each other reading of the texts, and by several at once."""
+    """Yield the expected outputs for each other reading of the texts, and for combinations of them."""
     nodes = [node]
     if node.get("input_forget"):
         nodes += [_forget_computed(node)]
@@ -177,13 +177,13 @@ def other_readings(node: Node) -> Iterator[Expected]:
 
 
 def _counts_otherwise(node: Node) -> bool:
-    """Whether a list of parameters gives other values by position than to those activations alone that take one."""
+    """Whether counting all activations assigns the parameters differently than counting only those that take one."""
     return _by_position(node).attributes != node.attributes
 
 
 @contextmanager
 def _c_clipped() -> Iterator[None]:
-    """An LSTM's h() gets C clipped meanwhile."""
+    """Clip C before an LSTM's h() in this context."""
     usual = Problem.activation
 
     def activation(problem: Problem, direction: int, index: int) -> Any:
@@ -195,7 +195,7 @@ def _c_clipped() -> Iterator[None]:
 
 
 def _forget_computed(node: Node) -> Node:
-    """A node whose input gate is 1 - its forget gate: a Sigmoid of the negative."""
+    """Return a node whose input gate is 1 - its forget gate: a Sigmoid of negated weights."""
     h, blocks = node.hidden, {"W": 1, "R": 1, "B": 2, "P": 1}
     inputs = {name: array.copy() for name, array in node.inputs.items()}
     for name in set(blocks) & set(inputs):
@@ -206,7 +206,7 @@ def _forget_computed(node: Node) -> Node:
 
 
 def _by_position(node: Node) -> Node:
-    """A node whose lists give each activation what it gets where all are counted."""
+    """Return the node with parameters assigned as if every activation were counted."""
     attributes: dict[str, Any] = dict(node.attributes)
     for place, name in enumerate(("activation_alpha", "activation_beta")):
         given = node.get(name) or []
@@ -216,10 +216,10 @@ def _by_position(node: Node) -> Node:
     return replace(node, attributes={name: value for name, value in attributes.items() if value != []})
 
 
-# What results are as if
+# Mistakes that may explain outputs
 
 def _without(*names: str) -> Callable[[Node], Node]:
-    """Leave out attributes or inputs."""
+    """Return a function that removes attributes or inputs from a node."""
     return lambda node: Node(node.op, {name: value for name, value in node.attributes.items() if name not in names},
                              {name: value for name, value in node.inputs.items() if name not in names})
 
@@ -249,7 +249,7 @@ AS_IF: Mapping[str, Callable[[Node], Node]] = {
 
 
 def as_if(node: Node, outputs: Mapping[str, np.ndarray]) -> str:
-    """What would explain wrong results, or nothing."""
+    """Return the mistake that explains wrong outputs, or ""."""
     if node.get("layout") and set(outputs) == set(node.outputs) and any(
             np.shape(outputs[name]) != node.shapes[name == "Y"] for name in outputs):
         return "layout 1 gives outputs of other shapes"
@@ -266,7 +266,7 @@ def as_if(node: Node, outputs: Mapping[str, np.ndarray]) -> str:
 
 
 def readings(node: Node) -> Iterator[tuple[str, Node]]:
-    """The mistakes of AS_IF that change what this node is."""
+    """Yield the mistakes in AS_IF that change this node, each with the changed node."""
     if not node.batch:
         return
     for name, change in AS_IF.items():

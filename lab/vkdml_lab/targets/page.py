@@ -1,8 +1,8 @@
 """Writes docs/who-is-right.md from reports of `vkdml conformance --target`: python -m vkdml_lab.targets.page FOLDER ...
 
-A finding stands there only if checked.json, which is written by hand, says what the operator's text says of it and of this very
-case ("said"), and if another library computes the case as the reference does. The others are listed with the reason for
-dropping them.
+A finding gets onto the page only if checked.json, which is written by hand, cites the operator's text for it and for this case
+("said"), and if a second library computes the case as the reference does. All others are listed with the reason for dropping
+them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from vkdml_lab.targets.report import unexplained
 
 PAGE = ROOT / "docs" / "who-is-right.md"
 CHECKED = Path(__file__).with_name("checked.json")
-SECONDS = ("onnxruntime:cpu", "torch:cpu", "onnx")  # asked for the smallest cases of the others
+SECONDS = ("onnxruntime:cpu", "torch:cpu", "onnx")  # second libraries, which compute the smallest cases of the others
 TITLE = "# Who is right?"
 INTRODUCTION = """Results of `vkdml conformance --target` for libraries with recurrent layers ([how it
 works](correctness.md#other-libraries)). Each library gets the same random problems, features, sizes and special
@@ -39,7 +39,7 @@ commands that it names."""
 OURS = """What vkdml does not do: float64 has [limits](kernels/float64.md), 16-bit types are computed in float32, a tensor is
 below 4 GiB or the device's limit, and there is no training ([more](../README.md#what-is-supported-and-what-is-not))."""
 UNCONFIRMED = "not confirmed by a second library, or not by hand"
-OPEN = "open"  # of a mistake that belongs to no finding that stands
+OPEN = "open"  # outcome of a mistake without a confirmed finding
 COMMON = "All programs below begin with this, which needs onnx and no vkdml:"
 BEGIN = "Programs of this library go on with:"
 FEATURES = """By feature: nodes that were right / explained by a finding / open / refused or unsupported. A node counts for
@@ -67,14 +67,14 @@ def page(reports: Sequence[Mapping[str, Any]], checked: Mapping[str, Mapping[str
 
 
 def standing(report: Mapping[str, Any], known: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Causes of the findings that stand, and of each the second library."""
+    """Return the confirmed findings: the cause, and the second library."""
     alike = [one for one in report["findings"] if "text" in (by_hand := known.get(one["cause"], {}))
              and by_hand.get("said", one["said"]) == one["said"]]
     return {one["cause"]: also for one in alike if (also := second(report["about"]["target"], one))}
 
 
 def outcomes(report: Mapping[str, Any], stands: Mapping[str, str]) -> list[str]:
-    """The outcome of each row, as the page has it: a mistake that belongs to no finding that stands is open."""
+    """Return each row's outcome for the page, which is OPEN for mistakes without a confirmed finding."""
     explained = {name for one in report["findings"] if one["cause"] in stands for name in one["cases"]}
     return [OPEN if row["outcome"] in FINDINGS and row["name"] not in explained else row["outcome"] for row in report["rows"]]
 
@@ -125,7 +125,7 @@ def code(text: str) -> str:
 
 
 def second(name: str, finding: Mapping[str, Any]) -> str:
-    """Another library that computes the smallest case as expected, or nothing."""
+    """Return another library that computes the smallest case as expected, or ""."""
     node = as_node(finding["node"])
     for other in SECONDS:
         if other != name:

@@ -1,4 +1,4 @@
-"""The report of a library: what of its features is right, and each mistake with a program that shows it."""
+"""Writes the report about a library: which features are right, and for each mistake a program that shows it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ USUAL = {"float32", "forward"}
 _GIVEN = {"B": "bias", "sequence_lens": "sequence_lens", "initial_h": "initial_h", "initial_c": "initial_c", "P": "peepholes"}
 _MOST_FINDINGS, _MOST_REASONS, _LONG_LITERAL = 10, 8, 2000
 _MANY = 65_535
-_SHOWN = 240  # characters of a reason
+_SHOWN = 240  # most characters of a reason
 
 
 @dataclass
 class Finding:
-    """One mistake. cause: what results are as if, or what the smallest case has. cases: names of the nodes that it explains.
-    needs: features of it that the first of these had too. code: a program that shows it, as how all begin and the rest.
+    """One mistake. cause: the mistake that explains the results, or the smallest case's features. cases: names of the nodes
+    with it. needs: features that both the smallest case and the first such node have. code: a program that shows it, in two
+    parts: the beginning of all programs, and the rest.
     """
 
     cause: str
@@ -38,7 +39,7 @@ class Finding:
 
 @dataclass
 class TargetRun:
-    """What a library was found to do. rows: one for each node that it was asked; planned: how many there were to ask."""
+    """All results for a library. rows: one for each node that it computed. planned: number of nodes to compute."""
 
     about: dict[str, Any]
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -49,7 +50,7 @@ class TargetRun:
 
 
 def features(node: Node) -> set[str]:
-    """What a node has, in the words of the tables."""
+    """Return a node's features, by the names in the report's tables."""
     activations = node.activations
     half, lengths = activations[:len(ACTIVATIONS[node.op])], node.inputs.get("sequence_lens")
     numbers = [array for array in node.inputs.values() if array.dtype.kind != "i"]
@@ -106,14 +107,14 @@ def markdown(run: TargetRun) -> str:
 
 
 def unexplained(report: Mapping[str, Any]) -> str:
-    """How many mistakes belong to no finding, if any do."""
+    """Say how many mistakes belong to no finding, if any."""
     explained = {name for one in report["findings"] for name in one["cases"]}
     count = sum(row["outcome"] in FINDINGS and row["name"] not in explained for row in report["rows"])
     return f"Nodes with other results that were not looked into, for want of time: {count}." if count else ""
 
 
 def by_feature(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Outcomes and the largest error of what is right, by operator and feature; a node counts for each feature that it has."""
+    """Make a table of outcomes and largest errors by operator and feature. A node counts for each of its features."""
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in rows:
         for feature in ("all", *row["features"]):

@@ -1,4 +1,4 @@
-"""`vkdml conformance --target`: a library asked all nodes, in a process of its own, and what it is found to do."""
+"""Runs `vkdml conformance --target`: a library computes all nodes in its own process, and a report is written."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from vkdml_lab.targets import corpora, judging, report, shrinking
 from vkdml_lab.targets.judging import CRASHED, FINDINGS, HUNG, REFUSED, UNSUPPORTED, WRONG, Verdict
 from vkdml_lab.targets.report import Finding, TargetRun
 
-PATIENCE = 60.0  # seconds without an answer after which a library hangs
-MINUTES, QUICK_MINUTES = 10.0, 1.0  # to ask all nodes; --long takes what it takes
-EXPLAINING = 0.4  # of that time, to find the smallest wrong ones
+PATIENCE = 60.0  # seconds without an answer before a library counts as hung
+MINUTES, QUICK_MINUTES = 10.0, 1.0  # for all nodes; with --long there is no limit
+EXPLAINING = 0.4  # additional share of that time, to shrink wrong nodes
 MOST_SHRUNK, MOST_HUNG = 25, 5
 
 
 class Asked:
-    """A target's process, started again where it has ended."""
+    """A target's process, which is started again after it ended."""
 
     def __init__(self, text: str, patience: float = PATIENCE) -> None:
         self.process = Process(target(text), patience)
@@ -54,7 +54,7 @@ class Asked:
 
 
 def main(chosen: argparse.Namespace) -> int:
-    """Write a report. The exit code is 1 if anything was wrong, crashed or hung."""
+    """Write the report. Returns an exit code: 1 if anything was wrong, crashed or hung."""
     try:
         asked = Asked(chosen.target)
     except (ValueError, WorkerError) as error:
@@ -71,7 +71,7 @@ def main(chosen: argparse.Namespace) -> int:
 
 
 def nodes(is_long: bool, only: tuple[str, ...]) -> list[tuple[str, str, Node]]:
-    """Corpus, name and node of each, in an order by the seed: as many as there is time for are a sample of all."""
+    """Return corpus, name and node of each, in an order drawn by the seed, so that the first ones are a random sample."""
     known = corpora.LONG if is_long else corpora.CORPORA
     found = [(corpus, name, node) for corpus, made in known.items() for name, node in made()
              if not only or any(word.lower() in f"{corpus} {name}".lower() for word in only)]
@@ -79,7 +79,7 @@ def nodes(is_long: bool, only: tuple[str, ...]) -> list[tuple[str, str, Node]]:
 
 
 def ask_all(asked: Asked, text: str, seed: int, is_long: bool, only: tuple[str, ...], minutes: float = MINUTES) -> TargetRun:
-    """Ask all nodes that there is time for. minutes: how much; finding the smallest wrong ones has EXPLAINING of it."""
+    """Let the library compute nodes until `minutes` are over, then shrink wrong ones for EXPLAINING of that time."""
     support.base_seed = seed
     options = [*["--long"] * is_long, *["--quick"] * (minutes == QUICK_MINUTES),
                *(["--seed", str(seed)] if seed else []), *(["--only", *only] if only else [])]
@@ -115,8 +115,8 @@ def row(corpus: str, name: str, node: Node, verdict: Verdict) -> dict[str, Any]:
 
 
 def explain(asked: Asked, mistakes: Sequence[tuple[str, Node, Verdict]], until: float) -> list[Finding]:
-    """The findings that explain these, what is simplest first. After that time, and after MOST_SHRUNK smallest ones, what
-    has no cause among them is counted as wrong without a finding.
+    """Group mistakes into findings, the simplest first. After the time, or after MOST_SHRUNK were shrunk, mistakes without a
+    known cause get no finding.
     """
     findings: list[Finding] = []
     shrunk = 0
@@ -138,14 +138,14 @@ def _complexity(mistake: tuple[str, Node, Verdict]) -> tuple[bool, int, int, str
 
 
 def explained(findings: list[Finding], node: Node, verdict: Verdict) -> Finding | None:
-    """The finding that has the same cause or, of a node without one, that needs nothing that this node has not."""
+    """Return the finding with the same cause. For a mistake without one, return a finding whose features this node has, too."""
     alike = (known for known in findings if known.verdict.outcome == verdict.outcome)
     return next((known for known in alike if (verdict.cause == known.verdict.cause if verdict.cause else
                                               node.op == known.node.op and known.needs <= report.features(node))), None)
 
 
 def smallest(asked: Asked, node: Node, verdict: Verdict, until: float) -> Finding:
-    """The finding of the smallest node with the same outcome. A hang is not minimized, as each try would take as long."""
+    """Shrink a node to the smallest with the same outcome. Hangs are not shrunk, as each try would take as long."""
     is_same: Callable[[Node], bool] = lambda other: (  # noqa: E731
         (now := asked.verdict(other)).outcome == verdict.outcome and (not verdict.cause or now.cause == verdict.cause))
     small = node if verdict.outcome == HUNG or not is_same(node) else shrinking.shrink(node, is_same, until)

@@ -1,4 +1,4 @@
-"""The smallest node of which a library's results are still wrong in the same way."""
+"""Shrinks a node for which a library's results are wrong to the smallest with the same mistake."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from vkdml_lab.bench.nodes import ACTIVATIONS, GATES, Node
 from vkdml_lab.targets.corpora import NAMED, in_layout_1
 
 OPTIONAL = ("B", "sequence_lens", "initial_h", "initial_c", "P")
-SECONDS, TRIES = 90.0, 250  # of a library at most
+SECONDS, TRIES = 90.0, 250  # limits for shrinking a node
 
 
 def shrink(node: Node, is_wrong: Callable[[Node], bool], until: float = np.inf) -> Node:
-    """Take smaller nodes that are still wrong, until no one thing can be simpler. until: when there is no more time."""
+    """Replace the node by simpler ones that are still wrong, until none is. until: when to stop at the latest."""
     until, tries = min(until, time.monotonic() + SECONDS), TRIES
-    place = 0  # of the last that was taken: those before it were tried
+    place = 0  # of the last replacement; earlier candidates were tried
     while True:
         simpler = list(candidates(node))
         for index in (*range(place, len(simpler)), *range(min(place, len(simpler)))):
@@ -35,9 +35,9 @@ def shrink(node: Node, is_wrong: Callable[[Node], bool], until: float = np.inf) 
 
 
 def candidates(node: Node) -> Iterator[Node]:
-    """Nodes that are simpler by one thing each, the largest steps first."""
+    """Yield nodes that are simpler in one respect, the largest steps first."""
     if node.get("layout"):
-        plain = in_layout_1(replace(node, attributes={**node.attributes, "layout": 0}))  # the same swap brings it back
+        plain = in_layout_1(replace(node, attributes={**node.attributes, "layout": 0}))  # swapping twice restores it
         plain = replace(plain, attributes={name: value for name, value in node.attributes.items() if name != "layout"})
         yield plain
         yield from map(in_layout_1, candidates(plain))
@@ -65,7 +65,7 @@ def candidates(node: Node) -> Iterator[Node]:
 
 
 def parts(size: int) -> Iterator[slice]:
-    """An end, a half and all but one of so many rows, units or inputs."""
+    """Yield slices of an axis: one end, a half, and all but one."""
     for start, stop in dict.fromkeys(((0, 1), (size - 1, size), (0, size // 2), (size // 2, size), (0, size - 1), (1, size))):
         if 0 < stop - start < size:
             yield slice(start, stop)
@@ -76,7 +76,7 @@ def _rounded(array: np.ndarray, digits: int) -> np.ndarray:
 
 
 def _if_shorter(node: Node, other: Node) -> Iterator[Node]:
-    """The other one, if its numbers have fewer digits."""
+    """Yield the other node if it differs and its numbers have no more digits."""
     pairs = [(array, other.inputs[name]) for name, array in node.inputs.items()]
     if any(not np.array_equal(array, after, equal_nan=True) for array, after in pairs) and all(
             _digits(after) <= _digits(array) for array, after in pairs):
@@ -84,7 +84,7 @@ def _if_shorter(node: Node, other: Node) -> Iterator[Node]:
 
 
 def _digits(array: np.ndarray) -> int:
-    """How many digits behind the point all its numbers need, at most 3."""
+    """Return the number of digits behind the point that all numbers need, at most 3."""
     wide = array.astype(np.float64)
     return next((digits for digits in range(3) if np.allclose(np.round(wide, digits), wide, 1e-3, 1e-6, equal_nan=True)), 3)
 
@@ -107,7 +107,7 @@ def of_rows(node: Node, rows: slice) -> Node:
 
 
 def of_direction(node: Node, direction: int) -> Node:
-    """One of two directions."""
+    """Return a node with one of two directions."""
     part = slice(direction, direction + 1)
     half = len(node.activations) // 2
     names = node.activations[direction * half:][:half]
@@ -123,7 +123,7 @@ def of_direction(node: Node, direction: int) -> Node:
 
 
 def of_hidden(node: Node, units: slice) -> Node:
-    """Some units of each gate."""
+    """Return a node with some units of each gate."""
     gates, h = GATES[node.op], node.hidden
     ways = {"W": (1, gates), "R": (1, gates), "B": (1, 2 * gates), "P": (1, 3), "initial_h": (2, 1), "initial_c": (2, 1)}
     indices = np.arange(h)[units]
@@ -133,7 +133,7 @@ def of_hidden(node: Node, units: slice) -> Node:
 
 
 def of_activations(node: Node) -> Iterator[Node]:
-    """Nodes of which all activations are the defaults, or one more is."""
+    """Yield nodes with all activations, or one more, replaced by the default."""
     if not node.get("activations"):
         return
     rest = {name: value for name, value in node.attributes.items() if not name.startswith("activation")}
