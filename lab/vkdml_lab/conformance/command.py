@@ -1,4 +1,4 @@
-"""The command `vkdml conformance`: the conformance suite on the Vulkan devices of this machine, and one report of them.
+"""The command `vkdml conformance`: runs the conformance suite on this machine's Vulkan devices, and writes one report.
 
 Each device is tested in a process of its own: if it crashes or hangs, the report says so and the other devices still run.
 """
@@ -61,7 +61,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _elsewhere(chosen: argparse.Namespace) -> int:
-    """What needs no Vulkan device: another library is tested, or cases are exported."""
+    """Run the variants without a Vulkan device: test another library, or export cases."""
     given = [f"--{name}" for name in ("target", "export", "device", "resume") if getattr(chosen, name)]
     if len(given) > 1:
         raise InvalidArgumentError("conformance", given[0], f"with {given[1]}",
@@ -72,7 +72,7 @@ def _elsewhere(chosen: argparse.Namespace) -> int:
 
 
 def on_device(info: DeviceInfo, folder: Path, tests: Sequence[str] = suite.SUITE) -> tuple[Run, list[str]]:
-    """Test a device as a part of another report, going on where it was. Returns the run, and a sentence for each failure."""
+    """Test a device as part of another report, resuming an earlier run. Returns the run, and a sentence for each failure."""
     machine, chosen = suite.machine(), Chosen()
     device = machine.device(info)
     about = {"device": device, "software": machine.software, "chosen": chosen.described()}

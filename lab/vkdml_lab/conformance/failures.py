@@ -1,7 +1,6 @@
-"""Describes failed tests: each in a few lines, by which a driver's engineer can repeat it, and all in a table.
+"""Describes failed tests: a few lines for each, enough for a driver engineer to reproduce it, and a table of all.
 
-Lines are made of what suite/recording.py records. `problem` and `wrong` do not depend on what computed the results; `ran` and
-`again` are this package's own.
+It uses what suite/recording.py records. `problem` and `wrong` are independent of the library; `ran` and `again` are vkdml's.
 """
 
 from __future__ import annotations
@@ -15,27 +14,27 @@ from typing import Any
 from vkdml_lab import reports
 from vkdml_lab.conformance.results import CRASHED, Record, Test
 
-_FRAMES = 3  # of a crash: the innermost ones
-_SHOWN = 160  # characters of a sentence that an error said
+_FRAMES = 3  # innermost frames of a crash that are shown
+_SHOWN = 160  # most characters of an error
 
 _FRAME = re.compile(r'\s*File "(?:.*/)?(vkdml/\S+|tests/\S+)", line (\d+) in (\S+)')
 _NO_NEWS = re.compile(r'\s*File "|\s*\.\.\.$|(Current thread|Thread) 0x|Extension modules:|\s*<|[.FsEx]+\s*(\[ *\d+%\])?$|=+ ')
 
 
 def failed_record(test: Test) -> Record | None:
-    """The record of the comparison by which a test failed, or else what it was running, if anything."""
+    """Return the record of the comparison that failed the test, or else of what was running, or None."""
     wrong: list[Record] = [record for record in test.get("records", []) if record.get("wrong")]
     return wrong[-1] if wrong else test.get("running")
 
 
 def lines(record: Record) -> list[str]:
-    """The problem; how it was run; what is wrong; what more runs gave."""
+    """Return the problem, how it was run, what is wrong, and what more runs gave, a line each."""
     return [line for line in (record.get("problem", record.get("operator")), _ran(record), _wrong(record.get("wrong")),
                               _again(record.get("again"))) if line]
 
 
 def first_line(test: Test) -> str:
-    """Why a test failed or was skipped, in one line."""
+    """Return the reason of a failure or skip in one line."""
     record = failed_record(test)
     if record and record.get("wrong") and test["outcome"] != CRASHED:
         return f"{record['operator']}, {record['element']}: {_wrong(record['wrong'])}"
@@ -44,13 +43,13 @@ def first_line(test: Test) -> str:
 
 
 def outcome(test: Test) -> str:
-    """What came of a failed test, in few words."""
+    """Return the outcome of a failed test in a few words."""
     record = failed_record(test)
     return "wrong" if record and record.get("wrong") else first_line(test)
 
 
 def described(test: Test, repeat: str) -> str:
-    """All that is known of a failed test, as a list. repeat: the command that runs it again."""
+    """Return a Markdown list of all facts about a failed test. repeat: the command that runs it again."""
     record = failed_record(test)
     compared = bool(record and record.get("wrong")) and test["outcome"] != CRASHED
     said = [] if compared else [first_line(test), *(last_words(test["failure"]) if test["outcome"] == CRASHED else [])]
@@ -64,7 +63,7 @@ def repeat(test: Test, about: Mapping[str, Any]) -> str:
 
 
 def last_words(output: str) -> list[str]:
-    """What a process that ended said last, without pages of frames: what is no frame, and the innermost frames of ours."""
+    """Return the last lines of a crashed process: those that are no stack frames, then the innermost frames of vkdml."""
     said = output.splitlines()[1:]
     frames = [f"{found[1]}:{found[2]} in {found[3]}" for line in said if (found := _FRAME.match(line))]
     return [*[line.strip(" .") for line in said if line.strip() and not _NO_NEWS.match(line)][-_FRAMES:],
@@ -99,7 +98,7 @@ def _again(again: Mapping[str, Any] | None) -> str:
 
 
 def by_kind(tests: Iterable[Test]) -> str:
-    """A table of the failed cases by operator, type and schedule, beside how many of each passed; "" if one failed."""
+    """Make a table of failed cases by operator, type and schedule, with the number that passed; "" if only one failed."""
     failed, passed = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
     for test in tests:
         record = failed_record(test) if test["outcome"] not in ("passed", "skipped") else None
@@ -111,5 +110,5 @@ def by_kind(tests: Iterable[Test]) -> str:
 
 
 def _kind(record: Record) -> tuple[str, ...]:
-    """Empty words for what a process that crashed has not said."""
+    """Return operator, type and schedule; "" for what a crashed process did not say."""
     return record.get("operator", ""), record.get("element", ""), (record.get("ran") or {}).get("schedule", "")

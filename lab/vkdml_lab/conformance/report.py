@@ -1,4 +1,4 @@
-"""The report of runs, as Markdown and as JSON."""
+"""Writes the report of conformance runs as Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vkdml_lab.conformance.suite import Run
 Keys = Callable[[Record], Iterable[tuple[str, ...]]]
 
 _ERRORS = {"absolute": ("largest error", ".1e"), "ulp": ("in ULP", ".3g"), "fraction": ("of the tolerance", ".1%")}
-_DESCRIBED = 10  # failures of which all is said; of the others a line
+_DESCRIBED = 10  # failures with a full description; the others get a line
 
 _NOTE = """A case compares an operator's results with the float64 reference, with ONNX's test data or with ONNX Runtime.
 The tolerance of an element is its type's absolute part, and its relative part times the number that is expected. *Of the
@@ -34,18 +34,18 @@ def write(runs: Sequence[Run], folder: Path) -> None:
 
 
 def content(runs: Sequence[Run]) -> dict[str, Any]:
-    """The report for programs."""
+    """Return the report as JSON values."""
     return {"runs": [asdict(run) for run in runs]}
 
 
 def largest(errors: Iterable[float | None]) -> float | None:
-    """The largest error. None, for an error that is not finite, is the worst."""
+    """Return the largest error. None stands for an error that is not finite, which is the largest."""
     worst = max(np.inf if error is None else error for error in errors)
     return None if worst == np.inf else worst
 
 
 def summarize(run: Run, keys: Keys) -> dict[tuple[str, ...], list[Any]]:
-    """Key -> numbers of records, of those in passed and in failed tests, and the largest errors."""
+    """Return by key: the number of records, in passed and in failed tests, and the largest errors."""
     groups: dict[tuple[str, ...], list[tuple[bool, Record]]] = {}
     for test in run.tests:
         for record in test.get("records", []):
@@ -80,7 +80,7 @@ def _section(run: Run) -> str:
 
 
 def not_reached(run: Run) -> list[str]:
-    """The tests' functions of which every test was skipped because the time of --quick was over."""
+    """Return the test functions of which every test was skipped because --quick's time was over."""
     functions: dict[str, list[bool]] = {}
     for test in run.tests:
         late = test["outcome"] == "skipped" and failures.first_line(test).startswith("--quick: ")
@@ -89,7 +89,7 @@ def not_reached(run: Run) -> list[str]:
 
 
 def _failures(run: Run) -> list[str]:
-    """The failed tests: how many of each kind, then what each found."""
+    """Return the failed tests: the number of each kind, then each one's results."""
     failed = [failures.described(test, failures.repeat(test, run.about)) for test in run.failed[:_DESCRIBED]]
     rest = [f"`{test['test']}`: {failures.first_line(test)}" for test in run.failed[_DESCRIBED:]]
     return [f"### {len(run.failed)} failed", failures.by_kind(run.tests), *failed,
@@ -112,7 +112,7 @@ def _about(run: Run) -> str:
 
 
 def _nearest(run: Run) -> str:
-    """The case that came nearest to its tolerance, or went furthest beyond."""
+    """Return the case that came nearest to its tolerance, or exceeded it most."""
     records = [(test["test"], record) for test in run.tests for record in test.get("records", [])]
     name, worst = max(records, key=lambda pair: np.inf if pair[1]["fraction"] is None else pair[1]["fraction"])
     share = "not finite" if worst["fraction"] is None else f"{worst['fraction']:.1%}"

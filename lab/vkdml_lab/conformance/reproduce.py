@@ -1,4 +1,4 @@
-"""The command `vkdml reproduce`: one test of the conformance suite again, and what the driver was given in it."""
+"""The command `vkdml reproduce`: repeats one test of the conformance suite, and can save its driver calls."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The file that a run on a device writes as it goes, so that a crash loses nothing.
+"""The results file of a run on a device. It is written continuously, so that a crash loses nothing.
 
-A line of JSON each: first `about`, what is tested with what; then `selected`, how many tests there are; then each test when it
-begins and when it has ended (lab/vkdml_lab/suite/recording.py). The later line of a test is its outcome.
+Each line is JSON: first `about` (the device and the tests), then `selected` (the number of tests), then a line when each test
+begins and ends (lab/vkdml_lab/suite/recording.py). A test's last line is its outcome.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from vkdml import InvalidArgumentError
 from vkdml_lab import reports
 
 UNFINISHED, CRASHED = "unfinished", "crashed"
-DEVICE_LOST = 86  # exit code of a process whose device cannot be used any more
+DEVICE_LOST = 86  # exit code of a process that lost its device
 _BAR_SECONDS, _LINE_SECONDS = 2.0, 30.0
 
 About = dict[str, Any]
@@ -27,7 +27,7 @@ Record = dict[str, Any]  # a case, as lab/vkdml_lab/suite/recording.py writes it
 
 
 def begin(path: Path, about: About, resume: bool) -> None:
-    """Leaves in the file what is there to go on from: all tests that have ended, or nothing."""
+    """Prepare the file: to resume, keep the results of finished tests; else empty it."""
     ended: list[Test] = []
     if resume and path.exists():
         head, tests = read(path)
@@ -39,7 +39,7 @@ def begin(path: Path, about: About, resume: bool) -> None:
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[Test]]:
-    """What is said of the whole run, and the last line of each test."""
+    """Return the facts about the run, and each test's last line."""
     head: dict[str, Any] = {}
     tests: dict[str, Test] = {}
     for found in reports.parsed(path.read_text()):
@@ -51,7 +51,7 @@ def read(path: Path) -> tuple[dict[str, Any], list[Test]]:
 
 
 def add_crash(path: Path, how: str, output: str) -> bool:
-    """Notes that the test that was running ended the process. Returns whether there was one."""
+    """Record that the running test crashed the process. Returns whether a test was running."""
     running = [test for test in read(path)[1] if test["outcome"] == UNFINISHED]
     for test in running:
         doing = (test.get("running") or {}).get("doing") or "running it"
@@ -60,7 +60,7 @@ def add_crash(path: Path, how: str, output: str) -> bool:
 
 
 class Progress:
-    """Shows how far a run is whenever it is called with the file: a bar on a terminal, else a line now and then."""
+    """Shows progress when it is called with the file: a bar on a terminal, or a line now and then."""
 
     def __init__(self) -> None:
         self._bar = tqdm(unit="test", delay=2, disable=None, leave=False)

@@ -1,4 +1,4 @@
-"""Running the suite, vkdml_lab/suite, on a device."""
+"""Runs the suite, vkdml_lab/suite, on a device."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from vkdml_lab import ROOT, processes, reports
 from vkdml_lab.conformance import failures, results
 from vkdml_lab.conformance.results import About, Progress, Test
 
-PACKAGE = Path(__file__).resolve().parents[1]  # tests are named from here
+PACKAGE = Path(__file__).resolve().parents[1]  # test names begin here
 FOLDER = PACKAGE / "suite"
 SUITE = ("suite",)
-_EXTRAS = ROOT / ".vulkan"  # what `make vulkan-extras` fetches, in a source tree
+_EXTRAS = ROOT / ".vulkan"  # fetched by `make vulkan-extras` in a checkout
 _TEST_SECONDS = 300
-_MOST_CRASHES = 5  # after so many the other tests are not tried
-_MOST_DIAGNOSED = 2  # of them, those after which the test is run again
-_MORE_RUNS = 3  # of it
-_FINE = (0, 1, 5)  # pytest's exit codes: all passed, some failed, there were none
-_SILENCE = 1200.0  # seconds without the start or end of a test after which the suite hangs
+_MOST_CRASHES = 5  # after this many, remaining tests are not run
+_MOST_DIAGNOSED = 2  # crashes after which the test is repeated
+_MORE_RUNS = 3  # repetitions of a crashed test
+_FINE = (0, 1, 5)  # pytest's exit codes: all passed, some failed, no tests
+_SILENCE = 1200.0  # seconds without a test's start or end before the suite counts as hung
 
 _MACHINE = """
 import json, platform
@@ -43,19 +43,19 @@ print(json.dumps({"devices": [asdict(info) for info in devices.enumerate_devices
 
 @dataclass(frozen=True)
 class ThisMachine:
-    """Vulkan devices, as `vkdml devices --json` has them, and the versions of what is between a test and them."""
+    """Vulkan devices in the form of `vkdml devices --json`, and versions of the software below the tests."""
 
     devices: list[dict[str, Any]]
     software: dict[str, Any]
 
     def device(self, info: DeviceInfo) -> dict[str, Any]:
-        """The device of this process. Drivers that the suite adds come before others, and change indices."""
+        """Return this process's device. Its index here may differ, as drivers that the suite adds come first."""
         return next(device for device in self.devices if {**device, "index": info.index} == asdict(info))
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """What of the suite is run, as in the command's options."""
+    """The selection of tests, as in the command's options."""
 
     only: tuple[str, ...] = ()
     quick: bool = False
@@ -66,7 +66,7 @@ class Chosen:
         return {**asdict(self), "only": list(self.only)}
 
     def options(self) -> list[str]:
-        """The same as pytest's options, which lab/vkdml_lab/suite/plugin.py adds."""
+        """Return the selection as pytest options (lab/vkdml_lab/suite/plugin.py)."""
         return [*(f"--only={name}" for name in self.only), *["--quick"] * self.quick, *["--long"] * self.long,
                 f"--seed={self.seed}"]
 
@@ -75,8 +75,8 @@ class Chosen:
 class Run:
     """The results of the suite on one device.
 
-    about: the device, the software and what was chosen. scope: the number of tests to run, and their tolerances. ended: how
-    the last process crashed or hung, if it did; output: the last of its output then.
+    about: device, software and selection. scope: the number of tests, and tolerances. ended: how the last process crashed or
+    hung; output: its last lines.
     """
 
     about: About
@@ -100,7 +100,7 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """Seconds that all tests took, those before a run was resumed included."""
+        """The sum of all tests' seconds, including those before the run was resumed."""
         return float(sum(test.get("seconds", 0.0) for test in self.tests))
 
     @property
@@ -111,13 +111,13 @@ class Run:
 
 
 def environment() -> dict[str, str]:
-    """This process's environment, in which the Vulkan loader finds the drivers of `make vulkan-extras` too."""
+    """Return this process's environment, with the drivers of `make vulkan-extras` added for the Vulkan loader."""
     drivers = [str(manifest) for manifest in sorted(_EXTRAS.glob("*_icd.json"))]
     return {**os.environ, **({"VK_ADD_DRIVER_FILES": os.pathsep.join(drivers)} if drivers else {})}
 
 
 def machine() -> ThisMachine:
-    """What this machine has, found in a process of its own, which a driver may crash."""
+    """Find this machine's devices in a child process, as a driver may crash it."""
     done = subprocess.run([sys.executable, "-c", _MACHINE], capture_output=True, text=True, env=environment())
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or [f"no device could be listed (exit code {done.returncode})"])[-1]
@@ -126,7 +126,7 @@ def machine() -> ThisMachine:
 
 
 def select(devices: list[dict[str, Any]], wanted: Sequence[str] | None) -> list[dict[str, Any]]:
-    """The devices that answer to one of the wanted words; all if there are none."""
+    """Return the devices that match one of the words, or all without words."""
     chosen = [device for device in devices if not wanted or any(DeviceInfo(**device).answers_to(word) for word in wanted)]
     if not chosen:
         listed = ", ".join(f"[{device['index']}] {device['name']}" for device in devices)
@@ -136,13 +136,13 @@ def select(devices: list[dict[str, Any]], wanted: Sequence[str] | None) -> list[
 
 def run_suite(path: Path, about: About, chosen: Chosen, resume: bool = False, progress: Progress | None = None,
               tests: Sequence[str] = SUITE) -> Run:
-    """Run tests; after a crash or hang the rest in a new process. path: the file of results. tests: pytest's arguments."""
+    """Run tests. After a crash or hang, run the others in a new process. path: the results file. tests: pytest arguments."""
     results.begin(path, about, resume)
     index = str(about["device"]["index"])
     for crashes in range(_MOST_CRASHES):
         child = _run_tests(path, index, [*tests, *chosen.options()], progress)
         ended = "" if child.code in _FINE else child.how
-        if child.code == results.DEVICE_LOST:  # the test that it was lost in has failed, and the others need another process
+        if child.code == results.DEVICE_LOST:  # the running test has failed, and the others need a new process
             ended = "the device was lost, or hung"
         elif not ended or not results.add_crash(path, ended, child.output):
             break
@@ -166,17 +166,17 @@ def _run_tests(path: Path, index: str, arguments: Sequence[str], progress: Progr
 
 
 def _run_again(path: Path, index: str, tests: Sequence[str], chosen: Chosen) -> None:
-    """Note what comes of the test that ended its process when it runs alone, as it is and in other schedules."""
+    """Repeat the test that crashed, alone, with its own options and in other schedules, and record the outcomes."""
     head, found = results.read(path)
     test = found[-1]
-    # A hang takes as long again
+    # Not after a hang, as each repetition would take as long
     runs = Counter(_alone(index, test, tests, chosen) for _ in range(1 if "hung" in test["failure"] else _MORE_RUNS))
     ways = {way: _alone(index, test, [*tests, f"--way={way}"], chosen) for way in head["ways"]}
     reports.append(path, {**test, "running": {**(test.get("running") or {}), "again": {"runs": runs, "ways": ways}}})
 
 
 def _alone(index: str, test: Test, arguments: Sequence[str], chosen: Chosen) -> str:
-    """The outcome of a test that runs alone, in a few words."""
+    """Return the outcome of a test that runs alone, in a few words."""
     plain = [argument for argument in chosen.options() if not argument.startswith(("--only", "--quick"))]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "results.jsonl")
