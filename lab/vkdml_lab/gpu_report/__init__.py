@@ -1,1 +1,1 @@
-"""One folder of all that a machine with a GPU can tell about vkdml: what is right, how fast it is, and what was expected."""
+"""`vkdml gpu-report`: a folder with all that a machine with a GPU tells about vkdml: correctness, times, expected times."""

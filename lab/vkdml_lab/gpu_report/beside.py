@@ -1,4 +1,4 @@
-"""vkdml beside other libraries: sentences that say from which sizes on it is faster than one of them, and by how much."""
+"""Compares vkdml with other libraries: sentences that say for which sizes vkdml is faster, and by how much."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from vkdml_lab.gpu_report.steps import Row
 
 OURS = "vkdml"
-# By another library's way: vkdml's, and what that is called
+# By another library's way: vkdml's way to compare it with, and its description
 WAYS = {"host": ("host", "from numpy to numpy"), "device": ("device", "tensors on the device"),
         "queued": ("queued", "ten calls queued"), "graph": ("device", "its graph beside vkdml's executions"),
         "graph queued": ("queued", "ten calls of its graph queued")}
-# Questions that the page answers in any case, each by libraries whose names begin so
+# Questions that the page always answers, with the beginning of the libraries' names
 ASKED = {"onnxruntime on this machine's CPU": "onnxruntime-cpu", "onnxruntime's WebGPU provider": "onnxruntime-webgpu",
          "PyTorch on this GPU": "torch-gpu"}
-CACHED_GB_S = 1.0  # memory that is not cached is read at some 0.2, over the bus at 0.05
+CACHED_GB_S = 1.0  # uncached memory is read at about 0.2, memory over the bus at 0.05
 
 Sizes = tuple[int, int, int]  # T, B, H
 
@@ -29,7 +29,7 @@ def sentences(rows: Sequence[Row]) -> list[str]:
 
 
 def answer(question: str, libraries: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
-    """A sentence for each library and way that were measured; one that says so where none was."""
+    """Yield a sentence for each measured library and way, or one that says why there is none."""
     said = [(library, way, compared(rows, library, way)) for library in libraries for way in WAYS]
     known = [one for one in said if one[2]]
     if not known:
@@ -42,7 +42,7 @@ def answer(question: str, libraries: Sequence[str], rows: Sequence[Row]) -> Iter
 
 
 def compared(rows: Sequence[Row], library: str, way: str) -> dict[str, tuple[Sizes, float]]:
-    """How many times as fast vkdml is in the same type, and the sizes, by the problem's name. Wrong results do not count."""
+    """Return sizes and how many times as fast vkdml is in the same type, by problem. Wrong results do not count."""
     timed = [row for row in rows if row.get("library") and row.get("seconds") and row.get("right") is not False]
     ours = {(row["problem"], row["type"]): row["seconds"] for row in timed
             if row["library"].startswith(OURS) and row["way"] == WAYS[way][0]}
@@ -52,8 +52,8 @@ def compared(rows: Sequence[Row], library: str, way: str) -> dict[str, tuple[Siz
 
 
 def verdict(found: Mapping[str, tuple[Sizes, float]]) -> str:
-    """Sizes from which on it is faster: all that were measured and are as large in T, B and H. Problems that are called another
-    way (streaming, with different lengths, in two directions) are listed one by one.
+    """Say from which sizes on vkdml is faster: there, it is faster in all measured sizes that are at least as large in T, B and
+    H. Other kinds of problems (streaming, with lengths, bidirectional) are listed one by one.
     """
     plain = {name: one for name, one in found.items() if name.count("-") == 1}
     wins = {sizes for sizes, _ in plain.values()
@@ -80,12 +80,12 @@ def spread(times: Sequence[float]) -> str:
 
 
 def brief(number: float) -> str:
-    """Two digits, or a whole number."""
+    """Format a number with two digits, or as a whole number from 100 on."""
     return f"{number:.2g}" if number < 100 else f"{number:,.0f}"
 
 
 def copied(rows: Sequence[Row]) -> dict[str, float]:
-    """GB/s of the parts of copies, of the largest buffer that was copied."""
+    """Return the GB/s of each part of a copy, for the largest buffer."""
     found = [row for row in rows if row.get("table") == "Copies" and row.get("GB/s")]
     return {row["copy"]: row["GB/s"] for row in found if row["bytes"] == max(one["bytes"] for one in found)}
 

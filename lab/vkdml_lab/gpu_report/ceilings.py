@@ -1,4 +1,4 @@
-"""What the device can do at most, beside any kernel of this project, and beside the planner's row for it."""
+"""Measures the device's limits with kernels of its own, beside the planner's figures for the device."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def summary(found: list[Row]) -> str:
 
 
 def rates(info: DeviceInfo, found: dict[str, Any]) -> list[Row]:
-    """Rows of rates. figure: its name in the table of GPUs, or in that of profiles; scale: what makes it the rate."""
+    """Return a row for each rate: its figure in the table of GPUs or of profiles, the estimate and the measured value."""
     gpu, calls = gpu_rates(info), profile(info).rates
     reads = list(found["read_gb_s"].values())
     return [{"rate": name, "figure": figure, "estimated": expected, "measured": real, "times": real and real / expected}

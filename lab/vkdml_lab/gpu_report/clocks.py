@@ -1,4 +1,4 @@
-"""The clocks of this machine's GPUs around a part of the report. At rest they are low, and rise only under work that lasts."""
+"""Records the clocks of this machine's GPUs around a part. They are low at rest, and rise only under work that lasts."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from vkdml_lab.internals import Run, Target, Trial, best, open_device, plan_of, 
 from vkdml_lab.reports import append
 
 CARDS = Path("/sys/class/drm")
-# amdgpu's files have a line for each level, with a star behind the one in use; i915's and xe's have a number, in MHz
+# amdgpu's files have a line for each level and a star behind the present one; those of i915 and xe have a number in MHz
 FILES = ("card*/device/pp_dpm_sclk", "card*/device/pp_dpm_mclk", "card*/gt_act_freq_mhz",
          "card*/device/tile*/gt*/freq*/act_freq")
 NVIDIA = ("nvidia-smi", "--query-gpu=index,clocks.sm,clocks.mem,pstate", "--format=csv,noheader")
-NVIDIA_SECONDS = 10.0  # it starts the driver where nothing else holds it
+NVIDIA_SECONDS = 10.0  # it starts the driver if no other program has
 WORK = Case("gru", (100, 16, 256, 256))
 
 
 @contextmanager
 def recorded(folder: Path, warms_up: bool) -> Iterator[None]:
-    """Append the clocks to a part's clocks.jsonl: before it, after half a second of work if it is timed, and after it."""
+    """Append the clocks to the part's clocks.jsonl: before it, after half a second of work if it is timed, and after it."""
     append(folder / CLOCKS, {"when": "before", **clocks()})
     if warms_up:
         failed = work()
@@ -37,16 +37,16 @@ def recorded(folder: Path, warms_up: bool) -> Iterator[None]:
 
 
 def clocks() -> dict[str, str]:
-    """Each GPU's clocks now, by the file or the program that says so. None on a machine whose drivers do not."""
+    """Return each GPU's clocks by file or program; {} if no driver tells them."""
     return {path.relative_to(CARDS).as_posix(): in_use(path)
             for pattern in FILES for path in sorted(CARDS.glob(pattern))} | of_nvidia()
 
 
 def in_use(path: Path) -> str:
-    """The clock that a file says is in use."""
+    """Return the present clock that a file shows."""
     try:
         lines = [line.split() for line in path.read_text().splitlines() if line.strip()]
-    except OSError:  # a GPU that is asleep
+    except OSError:  # the GPU sleeps
         return UNKNOWN
     if len(lines) == 1 and len(lines[0]) == 1:
         return f"{lines[0][0]} MHz"
@@ -63,10 +63,10 @@ def of_nvidia() -> dict[str, str]:
 
 
 def work() -> str:
-    """Keep the device busy for half a second. Returns why it could not, or ""."""
+    """Keep the device busy for half a second. Returns "", or why it failed."""
     try:
         gpu = open_device(select_device(None))
-        target = Target(WORK.problem, gpu.info, Options(schedule="sequence"))  # no tuner, no workgroups that wait
+        target = Target(WORK.problem, gpu.info, Options(schedule="sequence"))  # without tuning and without workgroups that wait
         warm_up(Run(Trial(gpu, WORK.problem, arrays(WORK.problem)), plan_of(target, best(target))).execute)
     except DriverError as error:
         return str(error)

@@ -19,7 +19,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from . import running  # it imports what only a report needs
+    from . import running  # imports modules that only a report needs
 
     return running.main(chosen.output, chosen.device, chosen.minutes, chosen.quick)
 

@@ -1,4 +1,4 @@
-"""The conformance suite on the device: first a minute of it, then all of it, a file after the other."""
+"""Runs the conformance suite on the device: first a minute of it, then all of it, file by file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def steps(job: Job) -> list[Step]:
                  **({"right": True} if passed and not failures else {})},
                 *({"table": "Failed", "problem": name, "right": False, "failed": failure} for failure in failures)]
 
-    seconds = min(50.0, max(10.0, job.until - time.time() - 20))  # it takes some to begin
+    seconds = min(50.0, max(10.0, job.until - time.time() - 20))  # starting takes some seconds
     first = LITTLE if job.quick else [*SUITE, "--quick", f"--seconds={seconds:.0f}"]
     files = [] if job.quick else sorted(file.stem for file in FOLDER.glob("test_*.py"))
     return [Step(FIRST, partial(run, FIRST, *first), seconds=75, first=True, resumes=True),

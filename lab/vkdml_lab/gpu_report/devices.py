@@ -1,4 +1,4 @@
-"""The device with its limits and what it can do beyond them, what the planner takes it for, and the machine around it."""
+"""Reports the device's limits and features, the planner's profile for it, and the machine."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def features(info: vkdml.DeviceInfo) -> Row:
 
 
 def shown(one: Row) -> str:
-    """The flags of a type of memory or a family of queues, and whether it is taken."""
+    """Return the flags of a memory type or queue family, and whether vkdml uses it."""
     uses = f" for {' and '.join(one['taken'])}" if isinstance(one["taken"], list) else ""
     return " ".join(one["flags"]) + (f" (taken{uses})" if one["taken"] else "")
 
 
 def figures_of(row: DeviceProfile) -> str:
-    """The row of the table of GPUs that a device's row takes its figures from; a CPU driver's has those of an unknown GPU."""
+    """Return the row of the table of GPUs that a profile uses; for a CPU driver, that of an unknown GPU."""
     return next((name for name, figures in GPUS.items() if figures is row.gpu), UNKNOWN)
 
 

@@ -1,4 +1,4 @@
-"""The report's first page: what one decides by, in sentences that follow from the parts' rows, before any table."""
+"""Writes the report's first page: conclusions in sentences, then tables."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from vkdml_lab.gpu_report.steps import Row
 from vkdml_lab.reports import bullets, document, table
 
 ORDER = (FAILED, PASSED, SO_FAR, NOT_CHECKED)
-CHECKING = ("conformance", "schedules", "peers", "validation")  # the parts that say whether results are right
+CHECKING = ("conformance", "schedules", "peers", "validation")  # parts that check results
 DECIDING = ("float16", "int8", "16-bit storage", "integer dot product", "subgroup-size control", "Vulkan memory model")
 MOST_FAILURES, MOST_NAMED = 20, 3
 MOST_LOAD = 2.0
 
 
 def report(info: DeviceInfo, found: Sequence[Found], quick: bool, load: float = 0.0) -> str:
-    """The report as Markdown. load: the largest of the machine when a call of the command began."""
+    """Return the report as Markdown. load: the largest load of the machine when the command was called."""
     by_name = {one.part.name: one for one in found}
     rows = {name: one.checked for name, one in by_name.items()}
     facts = {table: {row["fact"]: row["value"] for row in rows.get("devices", []) if row.get("table") == table}
@@ -49,7 +49,7 @@ def report(info: DeviceInfo, found: Sequence[Found], quick: bool, load: float = 
 
 
 def right(found: Sequence[Found]) -> str:
-    """Is it right here? Only by what was checked."""
+    """Say whether all checked results are right."""
     rows = [(one.part.name, row) for one in found if one.part.name in CHECKING for row in one.rows
             if row.get("right") is not None and row.get("library", OURS).startswith(OURS)]
     wrong = [name for name, row in rows if not row["right"]]
@@ -72,7 +72,7 @@ def right(found: Sequence[Found]) -> str:
 
 
 def chosen(rows: Sequence[Row]) -> list[str]:
-    """How well the tuner and the model choose."""
+    """Say how well the tuner and the cost model choose."""
     late: dict[str, list[float]] = {who: [row["over the best"] for row in rows if who in row["choice"].split(" and ")
                                           and row["over the best"] is not None] for who in ("tuner", "model")}
     if not all(late.values()):
@@ -82,7 +82,7 @@ def chosen(rows: Sequence[Row]) -> list[str]:
 
 
 def features(facts: dict[str, Any]) -> list[str]:
-    """What decides which kernels are worth being written."""
+    """List the features that decide which kernels are worth writing."""
     if not facts:
         return []
     has, lacks = ([name for name in DECIDING if facts.get(name) is is_so] for is_so in (True, False))
@@ -95,12 +95,12 @@ def features(facts: dict[str, Any]) -> list[str]:
 
 
 def taken(found: Sequence[str]) -> str:
-    """What is taken of types of memory or of queues, of how many."""
+    """Say which memory types or queues vkdml uses, and how many there are."""
     return f"{' and '.join(one for one in found if '(taken' in one) or 'none taken'}, of {len(found)}"
 
 
 def not_checked(one: Found) -> list[str]:
-    """What of a part was not checked, and why."""
+    """Return what a part did not check, and why."""
     reasons: dict[str, list[str]] = {}
     for row in one.rows:
         if row.get("not checked"):
@@ -114,7 +114,7 @@ def not_checked(one: Found) -> list[str]:
 
 
 def link(one: Found) -> str:
-    """The part's title, which leads to its tables where there are some."""
+    """Return the part's title, as a link to its tables if there are some."""
     tables = f"{one.part.name}/{one.part.name}.md"
     found = next((name for name in one.files if name == tables), None) or next(iter(one.files), None)
     return f"[{one.part.title}]({Path(found).as_posix()})" if found else one.part.title

@@ -1,4 +1,4 @@
-"""The figures of the planner's model that explain the times of a report best: what to change in the tables of GPUs, to what."""
+"""Fits the figures of the planner's cost model to a report's times, and says what to change in the tables of GPUs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from vkdml_lab.gpu_report.devices import UNKNOWN, figures_of
 from vkdml_lab.gpu_report.problems import WAYS
 from vkdml_lab.internals import PROFILES, GpuRates, Rates, Target, Tiling, best, profile
 
-# Where times do not tell two figures apart, the one that comes first here is fitted
+# If times do not distinguish two figures, the first one here is fitted
 FIGURES = {"seen": "until another workgroup sees a word", "dispatch": "a dispatch",
            "latency": "a load", "cache_rate": "the second-level cache", "clock": "arithmetic", "submission": "a submission"}
 NOTHING, APART = "no time here depends on it", "these times do not tell it apart from others"
-MOST = math.log(50)  # no figure is as wrong as that
-STEP = 0.01   # of a logarithm, for derivatives
-KNOWN = 0.9   # of what is not known of a figure before, its share that times must tell
-UNSURE = 0.1  # of the logarithm of a time beside that of a figure, before
+MOST = math.log(50)  # limit of a figure's change, as a logarithm
+STEP = 0.01  # step in a logarithm, for derivatives
+KNOWN = 0.9  # share of a figure's prior uncertainty that times must remove
+UNSURE = 0.1  # prior uncertainty of a figure's logarithm, in units of that of a time's
 ROUNDS, CLOSE = 30, 1e-4
 
 Row = Mapping[str, Any]
@@ -31,7 +31,7 @@ Figures = TypeVar("Figures", GpuRates, Rates)
 
 @dataclass(frozen=True)
 class Change:
-    """A figure. after: what explains the times best; None: they do not say, and `reason` says why."""
+    """A figure. after: the fitted value; None: the times do not determine it, because of `reason`."""
 
     figure: str
     before: float
@@ -45,8 +45,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Fit:
-    """All figures. name: the device's. gpu, profile: the rows of GPUS and PROFILES that have them. runs: of schedules, whose
-    times they explain. off_before, off_after: by which factor the model is off, up or down, typically.
+    """All figures of a device. gpu, profile: its rows in GPUS and PROFILES. runs: number of runs that were fitted. off_before,
+    off_after: the typical factor between estimates and times.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Fit:
 
     @property
     def lines(self) -> list[str]:
-        """Python to paste: into planning/gpus.py, below the table, and into the row of planning/profiles.py."""
+        """Lines of Python to paste below the table of planning/gpus.py, and into the row of planning/profiles.py."""
         fitted = {change.figure: f"{change.figure}={change.after:.3g}" for change in self.changes if change.after is not None}
         calls = [fitted.pop(name) for name in CALLS if name in fitted]
         rates = list(fitted.values())
@@ -69,13 +69,13 @@ class Fit:
                 *[f'rates=replace(_GPU.rates, {", ".join(calls)}),  # "{self.profile}"'] * bool(calls)]
 
 
-CALLS = ("dispatch", "submission")  # figures of PROFILES
+CALLS = ("dispatch", "submission")  # figures in PROFILES
 
 
 def fit(rows: Sequence[Row], info: DeviceInfo) -> Fit:
-    """The fit of a report's rows: least squares of the logarithms of whole executions' times, over the figures' logarithms.
+    """Fit figures to a report's rows: least squares of the logarithms of times over the logarithms of figures.
 
-    A CPU driver's figures are not those of a GPU: nothing is fitted.
+    Nothing is fitted for a CPU driver, which GPU figures do not describe.
     """
     runs = [run for row in rows if usable(row) and not info.is_cpu and (run := Run.of(row, info))]
     model = Model(runs)
@@ -97,14 +97,14 @@ def fit(rows: Sequence[Row], info: DeviceInfo) -> Fit:
 
 
 def usable(row: Row) -> bool:
-    """Whether a row has the time of a schedule, which did what it was estimated to do."""
+    """Whether a row has the time of a schedule that ran as it was estimated."""
     return bool(row.get("schedule") in WAYS and row.get("seconds") and not row.get("gave up") and row.get("right") is not False)
 
 
 def with_figures(target: Target, times: Mapping[str, float]) -> Target:
-    """The target of a device with so many times the figures that are named, of GpuRates or of Rates."""
+    """Return the target with the named figures of GpuRates or Rates multiplied."""
     changed = replace(target)
-    vars(changed).update(gpu=_times(target.gpu, times),  # which are looked up once
+    vars(changed).update(gpu=_times(target.gpu, times),  # cached attributes
                          profile=replace(target.profile, rates=_times(target.profile.rates, times)))
     return changed
 
@@ -122,7 +122,7 @@ class Run:
 
     @staticmethod
     def of(row: Row, info: DeviceInfo) -> Run | None:
-        """A row's. The plan is the one that was chosen then, unless planning has changed meanwhile."""
+        """Return the run of a row, or None. Plans it again, so the plan is the row's unless the planner has changed."""
         words = str(row["problem"]).split("-")
         case = Case(row["cell"], (row["T"], row["B"], row["I"], row["H"]), "phases" in words, 1 + ("bidirectional" in words),
                     "ragged" in words, row["type"])
@@ -134,14 +134,14 @@ class Run:
 
 
 class Model:
-    """The planner's, of some runs, as logarithms."""
+    """The planner's cost model for some runs, in logarithms."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self._runs = runs
         self._measured = np.log([run.seconds for run in runs])
 
     def estimates(self, times: Mapping[str, float]) -> np.ndarray:
-        """The logarithms of what runs take with so many times the figures."""
+        """Return the logarithms of the estimated times if figures are multiplied by `times`."""
         target = with_figures(self._runs[0].target, times) if self._runs else None
         return np.log([run.tiling.run_seconds(target) for run in self._runs if target])
 
@@ -150,18 +150,18 @@ class Model:
         return math.exp(float(np.sqrt(np.mean(residual**2)))) if len(residual) else 1.0
 
     def slopes(self, times: Mapping[str, float], names: Sequence[str] = tuple(FIGURES)) -> np.ndarray:
-        """How the estimates grow with each figure: a row for each run."""
+        """Return the derivatives of the estimates by each figure, a row for each run."""
         columns = [self.estimates({**times, name: times.get(name, 1) * math.exp(STEP)})
                    - self.estimates({**times, name: times.get(name, 1) * math.exp(-STEP)}) for name in names]
         return np.array(columns).reshape(len(names), len(self._runs)).T / (2 * STEP)
 
     def solve(self, names: Sequence[str]) -> tuple[dict[str, float], dict[str, float]]:
-        """Gauss and Newton's way: so many times each figure, and which share of what was not known of it is known now."""
+        """Solve by Gauss-Newton. Returns the factor of each figure, and the share of its prior uncertainty that is gone."""
         found, held = np.zeros(len(names)), UNSURE**2 * np.eye(len(names))
         times = dict(zip(names, np.exp(found)))
         for number in range(ROUNDS):
             slopes, residual = self.slopes(times, names), self._measured - self.estimates(times)
-            weak = np.sqrt(held * 0.1**number)  # holds the first rounds near to where they began
+            weak = np.sqrt(held * 0.1**number)  # keeps the first rounds near the start
             step = np.linalg.lstsq(np.vstack([slopes, weak]), np.append(residual, -weak @ found), rcond=None)[0]
             found = np.clip(found + step, -MOST, MOST)
             times = dict(zip(names, np.exp(found).tolist()))

@@ -1,4 +1,4 @@
-"""What the folder of a part says: its rows, what is left to do, and what that makes of it."""
+"""Reads the results of a part from its folder: rows, remaining steps, and their summary."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PASSED, SO_FAR, FAILED, NOT_CHECKED = "passed", "passed so far", "failed", "not 
 
 @dataclass(frozen=True)
 class Found:
-    """rows: of all its steps. done, steps: how many have ended, of how many; 0 of 0: it was not begun. stopped: why the part as
-    a whole did not run, if so. files: their paths in the report's folder.
+    """The results of a part. rows: of all steps. done, steps: finished steps and their number; 0 of 0: not begun. stopped: why
+    the part as a whole failed, if so. files: paths in the report's folder.
     """
 
     part: Part
@@ -49,7 +49,7 @@ class Found:
 
     @property
     def left(self) -> str:
-        """Why it says less than it could."""
+        """Why the part is incomplete, or ""."""
         if self.stopped.get("not checked"):
             return str(self.stopped["not checked"])
         if not self.steps:
@@ -64,7 +64,7 @@ class Found:
 
     @property
     def line(self) -> str:
-        """What was found, in short."""
+        """A short summary of the results."""
         if not self.checked:
             return self.left or "; ".join(dict.fromkeys(row["not checked"] for row in self.rows))
         summary: str = importlib.import_module(self.part.module).summary(self.checked)
@@ -76,7 +76,7 @@ class Found:
 
 
 def named(row: Row) -> str:
-    """What a row is about, within its part."""
+    """Return the subject of a row within its part, such as a library, problem and schedule."""
     words = [row.get(key) for key in ("library", "problem", "schedule")]
     words_left = " ".join(word for word in words if word and word != "vkdml")
     return words_left or ("" if row.get("step") == row.get("part") else str(row.get("step")))

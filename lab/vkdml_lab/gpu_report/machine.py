@@ -1,4 +1,4 @@
-"""The machine around the GPU, as far as times depend on it: its processor, what it is fed by, the drivers' settings."""
+"""Facts about the machine that affect times: processor, power, and driver settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vkdml_lab.internals import KP_VERSION
 
-# Those that change what a driver does, or which one there is
+# Environment variables that change a driver's behaviour, or choose the driver
 VARIABLES = (
     "VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES", "VK_LOADER_DRIVERS_SELECT", "VK_LOADER_DRIVERS_DISABLE",
     "VK_INSTANCE_LAYERS", "VK_LOADER_LAYERS_ENABLE", "MESA_VK_DEVICE_SELECT", "MESA_SHADER_CACHE_DISABLE", "RADV_DEBUG",
@@ -34,7 +34,7 @@ def packages() -> dict[str, str]:
 
 
 def variables() -> dict[str, str]:
-    """Those that are set."""
+    """Return the variables that are set."""
     return {name: os.environ[name] for name in VARIABLES if name in os.environ}
 
 
@@ -44,7 +44,7 @@ def processor() -> str:
 
 
 def power(supplies: Path) -> str:
-    """What feeds the machine; batteries are known by their status."""
+    """Say what powers the machine, with the status of batteries."""
     found = {folder.name: (first_line(folder / "type"), first_line(folder / "online"), first_line(folder / "status"))
              for folder in (sorted(supplies.iterdir()) if supplies.exists() else [])}
     said = [f"mains {'on' if online == '1' else 'off'}" for kind, online, _ in found.values() if kind == "Mains"]

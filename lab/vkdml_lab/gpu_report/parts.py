@@ -1,4 +1,4 @@
-"""The parts of the report, and their turns."""
+"""The parts of the report, and the order in which they run."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _MINUTES = 60
 
 @dataclass(frozen=True)
 class Part:
-    """A part. name: that of its module and of its folder. silence: seconds without the start or end of a step after which it
-    hangs. has_layers: Vulkan layers of this machine may be loaded; a validation layer takes time. is_timed: the GPU is warmed
-    up before it. room: the package of its module.
+    """A part. name: of its module and folder. silence: seconds without a step's start or end before it counts as hung.
+    has_layers: it may load Vulkan layers, which cost time. is_timed: the GPU is warmed up first. room: the package of its
+    module.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Turn:
-    """A run of a part's steps that are not done. seconds: what it takes, as is guessed. first: only what matters most."""
+    """A run of a part's remaining steps. seconds: the expected time. first: run only the most important steps."""
 
     part: Part
     seconds: float
@@ -44,7 +44,7 @@ CANDIDATES = Part("candidates", "The tuner's choices", 10 * _MINUTES, is_timed=T
 VALIDATION = Part("validation", "Validation", 60 * _MINUTES, has_layers=True)
 PARTS = [DEVICES, CONFORMANCE, SCHEDULES, PEERS, CEILINGS, CANDIDATES, VALIDATION]
 
-# What decides comes first: is it right, how fast is each schedule, and are others faster?
+# The most important first: correctness, the times of schedules, and times beside other libraries
 TURNS = [
     Turn(DEVICES, 5), Turn(CONFORMANCE, 75, first=True), Turn(SCHEDULES, 75, first=True), Turn(PEERS, 150, first=True),
     Turn(CEILINGS, 60), Turn(SCHEDULES, 6 * _MINUTES), Turn(CANDIDATES, 6 * _MINUTES), Turn(PEERS, 6 * _MINUTES),

@@ -1,4 +1,4 @@
-"""vkdml beside the other libraries of this machine, by every way that a user has to call a layer; and the parts of copies."""
+"""Times vkdml and this machine's other libraries, for every way to call a layer; and the parts of copies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from vkdml_lab.gpu_report.steps import Job, Row, Step
 from vkdml_lab.internals import Commands, Gpu, open_device, select_device
 from vkdml_lab.processes import ENDED
 
-# Those in one process, in turns: a GPU that rests between turns lowers its clocks
+# These share a process and take turns, as a GPU that rests between turns lowers its clocks
 TOGETHER = (OURS, f"{OURS}-float16", "torch-gpu", "torch-gpu-without-tf32", "torch-gpu-float16")
 CPU, OTHERS = ("onnxruntime-cpu",), ("onnxruntime-webgpu", "openvino-gpu", "torch-cpu", "openvino-cpu")
 
@@ -35,7 +35,7 @@ SECOND = [
     Case("lstm", 100, 1, 1024, 1024), replace(_WIDE, cell="lstm"), Case("lstm", 1, 1, 256, 256, streaming=True),
 ]
 SAMPLES, COPIES = 11, 25
-SIZES = (1_638_400, 6_553_600, 26_214_400)  # bytes of x and of y, with 16 and 64 rows
+SIZES = (1_638_400, 6_553_600, 26_214_400)  # bytes of x and y with 16 and 64 rows
 QUICK, QUICK_SAMPLES, QUICK_SIZES = Case("gru", 4, 2, 16, 64), 2, (65_536,)
 IN, UP, BACK, OUT, NEW = "host copy in", "upload", "readback", "host copy out", "allocation"
 
@@ -66,14 +66,14 @@ def summary(found: list[Row]) -> str:
 
 
 class Comparison:
-    """What is measured, in steps, with processes of libraries that are open as soon as they are needed."""
+    """All measurements as steps, and the processes of the libraries, opened when they are first needed."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
         known = {peer.name: peer for peer in peers(select_device(None), [])}
         together = Peer.together([known[name] for name in TOGETHER])
         self._peers = known | {together.name: together}
-        self._open: dict[str, Process | None] = {}  # None: the library is missing
+        self._open: dict[str, Process | None] = {}  # None: missing
 
     def close(self) -> None:
         for process in self._open.values():
@@ -81,7 +81,7 @@ class Comparison:
                 process.close()
 
     def steps(self) -> Iterator[Step]:
-        """All of them, what matters most first."""
+        """Yield all steps, the most important first."""
         first, second = ([QUICK], []) if self._job.quick else (FIRST, SECOND)
         yield from self._of(first, ("together",), True)
         yield from self._of(first, CPU, True)
@@ -108,7 +108,7 @@ class Comparison:
             yield {"table": "Clocks behind samples", "problem": case.name, **now}
 
     def _opened(self, name: str) -> Iterator[Row]:
-        """Open a process. Rows say which libraries it has, or why one is missing."""
+        """Open a process. Yields a row for each of its libraries, or why it is missing."""
         peer = self._peers[name]
         opened, missing = open_all([peer])
         self._open[name] = next(iter(opened), None)
@@ -125,7 +125,7 @@ class Comparison:
 
 
 def copies(gpu: Gpu, size: int, samples: int) -> Iterator[Row]:
-    """The parts of a buffer's way to the device and back, which take turns."""
+    """Time the parts of a copy of a buffer to the device and back, in turns."""
     given, again = np.random.default_rng(0).integers(0, 256, size, np.uint8), np.empty(size, np.uint8)
     buffer, upload, readback = vkdml.Buffer(gpu, size), Commands(gpu), Commands(gpu)
     upload.upload(buffer)
@@ -159,7 +159,7 @@ def spread(seconds: Sequence[float]) -> Row:
 
 
 def row(case: Case, peer: Peer, result: Result) -> Row:
-    """A row. Failures are vkdml's; what others do wrong, or end with them, is "not checked"."""
+    """Make a row. Only vkdml's errors count as failures; others' are "not checked"."""
     way, error = result.way.rpartition("/")[2], result.error
     is_ours = peer.name.startswith(OURS) and error != ENDED
     failure = {"failed" if is_ours else "not checked": f"{way}: {error}" if way else error} if error else {}

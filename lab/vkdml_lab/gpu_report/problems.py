@@ -1,4 +1,4 @@
-"""The problems that the parts of the report run, and the ways to run them."""
+"""The problems that parts of the report run, and the schedules for them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from typing import Any
 from vkdml import Options
 from vkdml_lab.gpu.cases import KINDS, Case
 
-SAMPLES, QUICK_SAMPLES = 25, 3  # samples of each time
+SAMPLES, QUICK_SAMPLES = 25, 3  # of each time
 
-# Every schedule of the kernels for GPUs: a CPU driver runs them too, without lanes. What comes first is what the others are
-# compared with
+# GPU schedules, which a CPU driver runs, too, without lanes. Results are compared with those of the first
 WAYS = {
     "stepped": Options(schedule="stepped", lanes=False),
     "sequence": Options(schedule="sequence", lanes=False),
     "persistent": Options(schedule="persistent", lanes=False),
 }
 
-# Those that are run first: few rows and many, weights that fit a GPU's registers and those that do not
+# Run first: few and many rows, weights that fit a GPU's registers and those that do not
 FIVE = [Case("gru", (100, 1, 256, 256)), Case("gru", (100, 1, 1024, 1024)), Case("lstm", (100, 1, 256, 256)),
         Case("gru", (50, 16, 512, 512)), Case("gru", (50, 64, 512, 512))]
 
@@ -25,13 +24,13 @@ _STEPS = 24
 _SHAPES = [*((1, width) for width in (128, 256, 512, 1024)), (16, 256), (16, 1024), (64, 512)]  # B, H
 
 OTHERS = [
-    Case("gru", (5000, 1, 64, 256)),  # waiting adds up
+    Case("gru", (5000, 1, 64, 256)),  # many waits
     *(Case("gru", (200, 1, hidden, hidden), two_phases) for two_phases in (False, True) for hidden in (128, 512, 1024)),
     Case("lstm", (200, 1, 1024, 1024)), Case("gru", (50, 16, 1024, 1024)), Case("gru", (25, 64, 1024, 1024)),
     Case("gru", (200, 1, 1024, 1024), element="float16"), Case("gru", (50, 64, 512, 512), element="float16"),
     Case("gru", (_STEPS, 16, 64, 256), directions=2),
     Case("gru", (_STEPS, 16, 64, 256), ragged=True),
-    Case("gru", (_STEPS, 3, 70, 100), True, directions=2, ragged=True),  # sizes that nothing divides
+    Case("gru", (_STEPS, 3, 70, 100), True, directions=2, ragged=True),  # sizes that no tile divides
     *(Case(cell, (_STEPS, batch, 64, hidden), two_phases, element=element)
       for element in ("float32", "float16") for batch, hidden in _SHAPES for cell, two_phases in KINDS),
 ]
@@ -49,5 +48,5 @@ QUICK_CANDIDATES = [Case("gru", (4, 2, 16, 64))]
 
 
 def about(case: Case) -> dict[str, Any]:
-    """What a row of results says of its problem."""
+    """Return the columns of a result row that describe its problem."""
     return {"problem": case.name, **dict(zip("TBIH", case.sizes)), "cell": case.cell, "type": case.element}

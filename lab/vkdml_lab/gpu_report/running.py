@@ -1,7 +1,7 @@
-"""The parts of the report by turns, within a budget of time, and the report of them: `vkdml gpu-report`.
+"""Runs the parts of the report in turns within a time limit, and writes the report: `vkdml gpu-report`.
 
-Each part runs in a process of its own: where one fails, crashes or hangs, the report says so and the others still run. What is
-done is kept: a second call with the same folder goes on.
+Each part has its own process. If it fails, crashes or hangs, the report says so, and the others still run. A second call with
+the same folder continues.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from vkdml_lab.processes import supervise
 from vkdml_lab.reports import append, write
 
 REPORT, ABOUT = "report.md", "about.jsonl"
-MOST_CRASHES = 3  # of a turn
-LEAST = 10.0  # seconds of a turn: a process takes some to begin
+MOST_CRASHES = 3  # in a turn
+LEAST = 10.0  # seconds of a turn; a process takes some to start
 
 
 def main(output: Path, device: str | None = None, minutes: float = 30, quick: bool = False, turns: Sequence[Turn] = TURNS
@@ -53,7 +53,7 @@ def main(output: Path, device: str | None = None, minutes: float = 30, quick: bo
 
 
 def begin(folder: Path, output: Path, info: DeviceInfo, quick: bool) -> float:
-    """Take a new folder, or one of a report like this, which goes on. Returns the machine's load, the largest of all calls."""
+    """Create the folder, or continue a report of the same device and options. Returns the largest load at any call."""
     about = {"device": info.name, "driver": f"{info.driver} {info.driver_version}", "vkdml": vkdml.__version__, "quick": quick}
     known = lines(folder / ABOUT)
     if known and known[0] != about:
@@ -65,7 +65,7 @@ def begin(folder: Path, output: Path, info: DeviceInfo, quick: bool) -> float:
 
 
 def forecast(folder: Path, turns: Sequence[Turn], minutes: float, quick: bool) -> str:
-    """How long it will take. quick: how long is not known, but it is short."""
+    """Say how long the report will take. quick: a short but unknown time."""
     left = [turn for turn in turns if not Found.read(turn.part, folder).is_done]
     seconds = sum(turn.seconds for turn in left)
     if quick or seconds < 60 * minutes:
@@ -76,15 +76,15 @@ def forecast(folder: Path, turns: Sequence[Turn], minutes: float, quick: bool) -
 
 
 def share(turns: Sequence[Turn], folder: Path, until: float) -> float:
-    """When the first of these turns should be done, so that each of the others has time, too. Where time is short, what matters
-    most has ten times as much of what it needs.
+    """Return the time at which the first of these turns should end, so that the others get their share. The most important
+    steps get ten times their share.
     """
     left = [turn.seconds if turn.first else turn.seconds / 10 for turn in turns if not Found.read(turn.part, folder).is_done]
     return time.time() + max(LEAST, (until - time.time()) * left[0] / sum(left))
 
 
 def run_turn(turn: Turn, folder: Path, info: DeviceInfo, quick: bool, until: float) -> None:
-    """Run a part's steps in a process; after a step that crashes or hangs, those behind it in a new one."""
+    """Run a part's steps in a process. After a step that crashes or hangs, run the remaining ones in a new process."""
     own = folder / turn.part.name
     own.mkdir(exist_ok=True)
     overrun = (until - time.time()) / 4  # seconds
@@ -105,7 +105,7 @@ def run_turn(turn: Turn, folder: Path, info: DeviceInfo, quick: bool, until: flo
             if ended.code == 0:
                 break
             step = Log(own).running
-            if time.time() >= until + overrun:  # the next call gives this step no less
+            if time.time() >= until + overrun:  # the next call gives this step as much time
                 Log(own).cut(step, room)
                 break
             said = ": ".join([ended.how, *ended.output.splitlines()[-1:]])

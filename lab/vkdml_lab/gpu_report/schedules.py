@@ -1,4 +1,4 @@
-"""Every schedule on the same inputs: all runs must have the same bits and be right; and its time beside the model's."""
+"""Runs every schedule on the same inputs: all must be right and bit-identical. Times them beside the cost model."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from vkdml_lab.suite.recording import largest_errors
 from vkdml_lab.suite.support import DTYPES, TOLERANCES
 
 RUNS, QUICK_RUNS, LEAST_RUNS = 50, 3, 3
-SECONDS = 5.0  # of a schedule, in which a slow device has fewer runs and samples
-NAN_BYTE = 0xFF  # outputs are filled with it before each run, so that what is not written is seen
-ABSURD = 60  # times the estimate: whatever runs so long is not what was estimated
+SECONDS = 5.0  # of a schedule; a slow device makes fewer runs
+NAN_BYTE = 0xFF  # fills outputs before each run, so that missing writes are noticed
+ABSURD = 60  # times the estimate: such a run did something else than estimated
 GRID_SYNC = "grid-sync test"
 NOTES = """Each schedule of the kernels for GPUs runs `runs` times on the same inputs. `other bits`: runs whose result is not
 that of the first run of stepped, bit for bit. `gave up`: runs in which workgroups waited for each other in vain, so that the
@@ -65,7 +65,7 @@ def summary(found: list[Row]) -> str:
 
 
 def grid_sync_tests(gpu: Gpu) -> list[Step]:
-    """The tests by which persistent plans are chosen or not."""
+    """Return steps for the grid-sync tests, which allow persistent plans."""
     def test(cell: Cell) -> Iterator[Row]:
         found: Row = {"not checked": "the test is for GPUs: on a processor no plan waits unless it is forced"}
         if not gpu.info.is_cpu:
@@ -81,7 +81,7 @@ def rows(gpu: Gpu, case: Case, runs: int, samples: int) -> Iterator[Row]:
 
 
 class Checked:
-    """A problem with its inputs on the device. The first schedule that runs says which bits the others must have."""
+    """A problem with its inputs on the device. The first schedule's bits are those that the others must have."""
 
     def __init__(self, gpu: Gpu, case: Case, runs: int, samples: int) -> None:
         self._gpu, self._case, self._runs, self._samples = gpu, case, runs, samples
@@ -92,7 +92,7 @@ class Checked:
     def rows(self) -> Iterator[Row]:
         self._trial = Trial(self._gpu, self._problem, self._arrays)
         for way, options in WAYS.items():
-            print(way, flush=True)  # if it hangs, the output ends with it
+            print(way, flush=True)  # if it hangs, this is its last output
             yield {**about(self._case), "library": "vkdml", "way": "device", "schedule": way, **self._row(options)}
 
     @property
@@ -138,7 +138,7 @@ class Checked:
         return self._trial.outputs()
 
     def _compared(self, found: dict[str, np.ndarray]) -> Row:
-        """Largest error against the reference, and the fields that are wrong."""
+        """Compare with the reference. Returns the largest error and the wrong fields."""
         element = self._problem.element.name
         rtol, atol = TOLERANCES[element]
         expected = reference.run(self._problem, self._arrays)
@@ -153,7 +153,7 @@ class Checked:
 
 
 def timed(trial: Trial, target: Target, samples: int) -> Row:
-    """Times beside estimates. phases: how often workgroups wait for each other in a step."""
+    """Return times and estimates. phases: how often workgroups wait for each other in a step."""
     problem, tiling, rates = target.problem, best(target), target.profile.rates
     whole = plan_of(target, tiling)
     found = seconds(trial, [whole, projection_alone(whole)], samples)

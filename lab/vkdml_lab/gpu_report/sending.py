@@ -1,4 +1,4 @@
-"""The report's folder as it may be sent to others: no absolute path, user name or host name in it; and one archive of it."""
+"""Makes the report's folder fit to be sent: without absolute paths, user names and host names, and packed in an archive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANYONE = {"", "root", "user", "test", "admin", "runner", "ubuntu", "debian", "lo
 
 
 def clean(folder: Path) -> None:
-    """Take them out of all files of a report."""
+    """Replace private names in all files of a report."""
     private = [re.escape(name) for name in {user(), platform.node(), platform.node().partition(".")[0]} if name not in ANYONE]
     words = re.compile(rf"(?<!\w)(?:{'|'.join(private)})(?!\w)") if private else None
 
@@ -36,7 +36,7 @@ def clean(folder: Path) -> None:
 
 
 def cleaned(suffix: str, said: str, text: Callable[[str], str]) -> str:
-    """A file's text; of JSON only values are changed, so that its readers find its keys."""
+    """Replace private names in a file's text. In JSON, only values change, so that readers find the keys."""
     if suffix not in (".json", ".jsonl"):
         return text(said)
 
@@ -59,7 +59,7 @@ def user() -> str:
 
 
 def pack(folder: Path) -> Path:
-    """An archive beside the folder, in which all is in a folder of that name."""
+    """Make an archive beside the folder, with everything in one folder."""
     archive = folder.with_name(folder.name + ".zip")
     new = archive.with_name(archive.name + ".new")
     with zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as file:

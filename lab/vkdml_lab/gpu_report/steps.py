@@ -1,7 +1,8 @@
-"""A part of the report, in steps: what each finds is kept at once, none is begun that has no room, and none is done twice.
+"""Runs a part of the report step by step. Results are written after each step; a step that does not fit into the time left is
+not begun; a resumed report skips finished steps.
 
-A part is a module with `steps(job)`, `summary(rows)` and NOTES. Its folder has results.jsonl, a row for each result, and
-steps.jsonl: when a step begins, when it ends, how long it took; and clocks.jsonl, the GPUs' clocks before and after its steps.
+A part is a module with `steps(job)`, `summary(rows)` and NOTES. Its folder has results.jsonl (a row for each result),
+steps.jsonl (a step's start, end and time) and clocks.jsonl (the GPUs' clocks before and after).
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Job:
-    """What a part is given. folder: its own, for its files. quick: do little. until: the time at which it should be done, of
-    time.time(). first: only what matters most.
+    """The arguments of a part. folder: for its files. quick: do little. until: when it should end, as time.time(). first: do
+    only the most important steps.
     """
 
     folder: Path
@@ -41,9 +42,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Step:
-    """A step. run: gives its rows. In a row, `right` is True or False where that was checked, `failed` says what is wrong in a
-    sentence, `not checked` why it was not. like: steps with the same word take as long. seconds: what the first of them takes,
-    as is guessed. first: it is among what matters most. resumes: where it was cut off it goes on, and does not begin again.
+    """A step. run: yields rows. In a row, `right` is True or False if results were checked, `failed` says what is wrong, and
+    `not checked` why something was not. like: steps with the same word take equally long. seconds: expected for the first of
+    them. first: whether it is important. resumes: after an interruption it continues instead of starting again.
     """
 
     name: str
@@ -55,12 +56,12 @@ class Step:
 
 
 def lines(path: Path) -> list[Row]:
-    """A file's lines of JSON; none where there is no file."""
+    """Return a file's lines of JSON; [] if there is no file."""
     return list(parsed(path.read_text())) if path.exists() else []
 
 
 class Log:
-    """What is known of a part's steps from its folder."""
+    """The state of a part's steps, from its folder."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / LOG
@@ -75,11 +76,11 @@ class Log:
 
     @property
     def running(self) -> str | None:
-        """The step that was begun and has not ended."""
+        """The step that was begun and has not ended, or None."""
         return next((name for name in reversed(self._begun) if name not in self.ended), None)
 
     def seconds(self, step: Step) -> float:
-        """What a step will take: as long as the last one like it."""
+        """Return the expected time of a step: that of the last one like it."""
         return float(self._seconds.get(step.like or step.name, step.seconds))
 
     def announce(self, steps: Sequence[Step]) -> None:
@@ -90,17 +91,17 @@ class Log:
         append(self._path, {"begun": step.name, "like": step.like or step.name})
 
     def cut(self, name: str | None, seconds: float) -> None:
-        """Note that a step, if one ran, was not done in so many seconds, so that it is begun when there are more."""
+        """Record that a running step was interrupted after this many seconds, so that it is begun only with more."""
         if name:
             append(self._path, {"cut": name, "like": self._begun.pop(name), "seconds": seconds})
 
     def room(self, step: Step, seconds: float, is_first: bool) -> bool:
-        """Whether a step is begun with so many seconds left: if it fits, or as the first where that is only guessed."""
+        """Whether a step is begun with this many seconds left: if it fits, or if it is the first and its time only a guess."""
         is_known = (step.like or step.name) in self._seconds
         return self.seconds(step) <= seconds or (is_first and (step.resumes or not is_known))
 
     def end(self, name: str, seconds: float | None = None) -> None:
-        """seconds: None where the process ended during it, so that it says nothing about others."""
+        """Record a step's end. seconds: None if the process died, so that the time means nothing."""
         row = {"ended": name, "like": self._begun.get(name), "seconds": seconds}
         append(self._path, row)
         self.ended[name] = row
@@ -108,25 +109,25 @@ class Log:
 
 
 def run(module: ModuleType, job: Job) -> None:
-    """Run the steps that have room."""
+    """Run the steps that fit into the time."""
     log, part = Log(job.folder), module.__name__.rpartition(".")[2]
     every: list[Step] = module.steps(job)
     log.announce(every)
     is_first = True
     for step in [step for step in every if step.first or not job.first]:
         if step.name in log.ended or not log.room(step, job.until - time.time(), is_first):
-            continue  # a shorter one may have room
+            continue  # a shorter step may fit
         is_first = False
-        print(step.name, flush=True)  # if it hangs, the output ends with it
+        print(step.name, flush=True)  # if it hangs, this is its last output
         log.begin(step)
         began = time.monotonic()
-        rows = list(rows_of(step))  # kept once all are there: a step that is cut off is run again
+        rows = list(rows_of(step))  # written when complete: an interrupted step runs again
         append(job.folder / RESULTS, *({"part": part, "step": step.name, **row} for row in rows))
         log.end(step.name, time.monotonic() - began)
 
 
 def rows_of(step: Step) -> Iterator[Row]:
-    """A step's rows. What is missing on this machine leaves it out; any other error is a failure, in full in the output."""
+    """Return a step's rows. What this machine lacks is "not checked"; other errors are failures, printed in full."""
     try:
         yield from step.run()
     except UnavailableError as error:
@@ -144,7 +145,7 @@ def is_missing(error: Exception) -> bool:
 
 
 def write_tables(module: ModuleType, folder: Path) -> None:
-    """Write a part's tables into its folder, one for each value of the rows' `table`, and one of the GPUs' clocks if known."""
+    """Write a part's tables into its folder: one for each value of `table` in its rows, and one of the GPUs' clocks."""
     name = folder.name
     found: dict[str, list[Row]] = {}
     for row in lines(folder / RESULTS):

@@ -1,4 +1,4 @@
-"""The schedules under synchronization validation, as `make validate` runs them, where the layer and the tests are there."""
+"""Runs the schedules under synchronization validation, as `make validate` does, if the layer and the tests are there."""
 
 from __future__ import annotations
 
