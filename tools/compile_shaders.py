@@ -5,13 +5,15 @@
 Every shaders/PATH.comp becomes DIRECTORY/PATH.spv. One with CELL in its name is a template: it becomes a kernel for each row of
 the table of cells (src/vkdml/operators/cells.py), whose name takes the place of CELL in its path and in its text. One with
 STORAGE in its text becomes two: with `words` in its place, and DIRECTORY/halves/PATH.spv, with `halves`.
-DIRECTORY/checksums.txt says what is in each, as sha256sum does. The package's build calls this; the tests compare its result
-with what is installed.
+DIRECTORY/checksums.txt says what is in each, as sha256sum does. DIRECTORY/sources.txt has the same of the sources, below a
+remedy: vkdml refuses its kernels when a source has changed. The package's build calls this; the tests compare its result with
+what is installed.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -51,21 +53,30 @@ def kernels() -> list[str]:
     return list(sources(SHADERS))
 
 
-def compile_shaders(directory: Path) -> None:
-    """Write every kernel's SPIR-V, and their checksums. Each file is replaced at once, as another process may be reading it.
+def sources_text(directory: Path) -> str:
+    """What sources.txt says: paths are from the directory."""
+    lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {os.path.relpath(path, directory)}\n"
+             for path in sorted([*SHADERS.rglob("*.comp"), *SHADERS.rglob("*.glsl")])]
+    return "".join([f"run: python tools/compile_shaders.py {os.path.relpath(directory, ROOT)}\n", *lines])
 
-    Raises SystemExit with one line when glslangValidator is missing or refuses a shader; then all is as before.
+
+def compile_shaders(directory: Path) -> None:
+    """Write every kernel's SPIR-V, and the checksums of kernels and sources.
+
+    Each file is replaced at once, as another process may be reading it. Raises SystemExit with one line when
+    glslangValidator is missing or refuses a shader; then all is as before.
     """
     _compiler()
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory.parent) as folder:
-        made, checksums = Path(folder), []
+        made, checksums, read = Path(folder), [], sources_text(directory)
         for kernel, (source, holes) in sources(SHADERS).items():
             target = made / f"{kernel}.spv"
             target.parent.mkdir(parents=True, exist_ok=True)
             compile_source(source, target, holes)
             checksums.append(f"{hashlib.sha256(target.read_bytes()).hexdigest()}  {kernel}.spv\n")
         (made / "checksums.txt").write_text("".join(checksums))
+        (made / "sources.txt").write_text(read)
         names = {path.relative_to(made) for path in made.rglob("*.*")}
         for name in names:
             (directory / name).parent.mkdir(parents=True, exist_ok=True)

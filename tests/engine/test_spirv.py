@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,6 +38,7 @@ def test_shipped_equals_source(fresh):
     for name in names:
         assert (SHIPPED / name).read_bytes() == (fresh / name).read_bytes(), f"{name} is stale; run: pip install -e ."
     assert (SHIPPED / "checksums.txt").read_text() == (fresh / "checksums.txt").read_text()
+    assert (SHIPPED / "sources.txt").read_text() == compile_shaders.sources_text(SHIPPED)
 
 
 def instructions(words):
@@ -64,7 +66,7 @@ DAMAGES = {"empty": lambda content: b"", "truncated": lambda content: content[:-
 @pytest.fixture
 def package(tmp_path, monkeypatch):
     """A copy of what is installed, from which kernels are loaded."""
-    shutil.copytree(SHIPPED, tmp_path / "spirv")
+    shutil.copytree(SHIPPED, tmp_path / "spirv", ignore=shutil.ignore_patterns("sources.txt"))
     monkeypatch.setattr(spirv.resources, "files", lambda _: tmp_path)
     spirv.load.cache_clear()
     yield tmp_path
@@ -190,6 +192,62 @@ def test_specialized_kernels_are_valid(cell, schedule, tmp_path):
         path = tmp_path / f"{place}.spv"
         path.write_bytes(spirv.load(dispatch.kernel).specialize(dispatch.constants))
         subprocess.run(["spirv-val", "--target-env", "vulkan1.1", path], check=True)
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """Shaders of a checkout, compiled into its package, from which kernels are loaded."""
+    (tmp_path / "shaders" / "common").mkdir(parents=True)
+    (tmp_path / "shaders" / "common" / "size.glsl").write_text("layout(local_size_x = 64) in;\n")
+    (tmp_path / "shaders" / "one.comp").write_text('#version 450\n#extension GL_GOOGLE_include_directive : require\n'
+                                                   '#include "common/size.glsl"\nvoid main() {}\n')
+    monkeypatch.setattr(compile_shaders, "SHADERS", tmp_path / "shaders")
+    monkeypatch.setattr(compile_shaders, "ROOT", tmp_path)
+    monkeypatch.setattr(compile_shaders, "cells", list)
+    compile_shaders.compile_shaders(tmp_path / "src" / "vkdml" / "spirv")
+    monkeypatch.setattr(spirv.resources, "files", lambda _: tmp_path / "src" / "vkdml")
+    spirv.refuse_stale.cache_clear()
+    yield tmp_path
+    spirv.refuse_stale.cache_clear()
+
+
+CHANGES = {"changed": lambda path: path.write_text(f"// Another\n{path.read_text()}"), "removed": lambda path: path.unlink()}
+
+
+@pytest.mark.parametrize("file", ["one.comp", "common/size.glsl"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_stale_kernels_are_refused(checkout, file, change):
+    assert spirv.load.__wrapped__("one").spirv
+    spirv.refuse_stale.cache_clear()  # as in a new process
+    CHANGES[change](checkout / "shaders" / file)
+    for _ in range(2):
+        with pytest.raises(vkdml.DriverError, match=rf"shaders/{file} has changed .*: run: python tools/compile_shaders\.py src/vkdml/spirv$"):
+            spirv.load.__wrapped__("one")
+
+
+def test_sources_are_read_once_in_a_checkout_and_never_from_a_wheel(checkout, monkeypatch):
+    read, read_bytes = [], Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path.suffix) or read_bytes(path))
+    for _ in range(3):
+        spirv.load.__wrapped__("one")
+    assert sorted(read) == [".comp", ".glsl", *[".spv"] * 3, *[".txt"] * 3]
+    spirv.refuse_stale.cache_clear()
+    (checkout / "src" / "vkdml" / "spirv" / "sources.txt").unlink()  # which no wheel has
+    read.clear()
+    spirv.load.__wrapped__("one")
+    assert sorted(read) == [".spv", ".txt"]
+
+
+def test_tests_do_not_begin_with_stale_kernels(checkout):
+    """In a process of their own, as this one has begun."""
+    (checkout / "shaders" / "one.comp").unlink()
+    program = f"""import pathlib, pytest
+from vkdml.engine.vulkan import spirv
+spirv.resources.files = lambda _: pathlib.Path({str(checkout / "src" / "vkdml")!r})
+raise SystemExit(pytest.main(["tests/test_house.py", "--collect-only"]))"""
+    result = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == pytest.ExitCode.USAGE_ERROR
+    assert result.stderr.startswith(f"ERROR: {checkout}/shaders/one.comp has changed since ")
 
 
 def test_broken_shader_is_named(tmp_path, monkeypatch):

@@ -47,6 +47,10 @@ def pytest_configure(config):
         signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.setdefault("VKDML_TUNING", "off")  # so that a test on a GPU has the same plan in each run
     os.environ.setdefault("VKDML_SELFTEST", "off")  # so that no finding gets into the user's cache
+    try:
+        spirv.refuse_stale()
+    except vkdml.DriverError as error:
+        raise pytest.UsageError(str(error)) from error
     support.base_seed = config.getoption("--seed")
     support.way = config.getoption("--way")
     guards.are_wanted = not config.getoption("--unguarded")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -147,6 +148,7 @@ def _instructions(words: Sequence[int] | np.ndarray, at: int = 0) -> Iterator[tu
 def load(name: str) -> CompiledKernel:
     """Load a shipped kernel. Raises DriverError if its file is damaged or missing."""
     folder = resources.files("vkdml") / "spirv"
+    refuse_stale()
     try:
         spirv, checksums = ((folder / file).read_bytes() for file in (f"{name}.spv", "checksums.txt"))
     except OSError as error:
@@ -154,6 +156,20 @@ def load(name: str) -> CompiledKernel:
     if f"{hashlib.sha256(spirv).hexdigest()}  {name}.spv".encode() not in checksums.splitlines():
         raise DriverError(f"{folder / name}.spv is damaged, or checksums.txt in {folder}: install vkdml again")
     return of_spirv(name, spirv)
+
+
+@cache
+def refuse_stale() -> None:
+    """Raise DriverError if a source in sources.txt, which a checkout has and a wheel has not, is another now."""
+    folder = Path(str(resources.files("vkdml"))) / "spirv"
+    try:
+        remedy, *lines = (folder / "sources.txt").read_text().splitlines()
+    except FileNotFoundError:
+        return
+    for line in lines:
+        source = folder / line.split("  ", 1)[1]
+        if not source.is_file() or not line.startswith(hashlib.sha256(source.read_bytes()).hexdigest()):
+            raise DriverError(f"{source.resolve()} has changed since the kernels in {folder} were compiled: {remedy}")
 
 
 def of_spirv(name: str, spirv: bytes) -> CompiledKernel:
