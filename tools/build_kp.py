@@ -1,8 +1,7 @@
-"""setuptools' build_ext, which builds kp, Kompute's Python package, into this one: its sdist with the patches of tools/kp/; and
-the extensions that this package has the source of.
+"""setuptools' build_ext. It builds kp (Kompute's Python package: its sdist with the patches of tools/kp/) into this package,
+and this package's own extensions.
 
-What is downloaded is pinned by hash. What was built is kept in the user's cache (docs/caches.md), for the next build. What went
-wrong is said in a line that begins with "kp: ".
+Downloads are pinned by hash. Builds are kept in the user's cache (docs/caches.md). Errors are one line that begins with "kp: ".
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ NEEDS = ("g++, patch, and the headers of Python, Vulkan and fmt (on Debian: apt-
          "libvulkan-dev libfmt-dev)")
 SOURCES = ["Algorithm", "Manager", "OpAlgoDispatch", "OpMemoryBarrier", "OpTensorCopy", "OpTensorSyncDevice",
            "OpTensorSyncLocal", "Sequence", "Tensor"]
-# Logging is off. fmt is compiled in, so that the module runs without it.
+# Logging is off, and fmt compiled in, so the module needs no library of it
 MACROS = {"FMT_HEADER_ONLY": "1", "KOMPUTE_BUILD_PYTHON": "1", "KOMPUTE_OPT_LOG_LEVEL_DISABLED": "1"}
 COMPILING = ["-std=c++17", "-O2", "-g0", "-fvisibility=hidden"]
-FLAGS = ("CC", "CXX", "CPPFLAGS", "CFLAGS", "CXXFLAGS", "LDFLAGS", "LDSHARED")  # what setuptools obeys
+FLAGS = ("CC", "CXX", "CPPFLAGS", "CFLAGS", "CXXFLAGS", "LDFLAGS", "LDSHARED")  # variables that setuptools uses
 
 
 class BuildExt(build_ext):
@@ -55,19 +54,19 @@ class BuildExt(build_ext):
 
 
 def version() -> str:
-    """The one that the package wants."""
+    """Return the version that the package requires."""
     return re.search(r'^KP_VERSION = "(\S+)"', (ROOT / "src/vkdml/engine/vulkan/gpu.py").read_text(), re.MULTILINE)[1]
 
 
 def compiled(ext: Extension, folder: Path) -> None:
-    """Fetch pybind11, and have the extension made with it."""
+    """Fetch pybind11 and build the extension with it."""
     fetch("install", "--no-user", "--only-binary", ":all:", "--target", folder / "needed", "-r", KP / "requirements.txt")
     ext.include_dirs.append(str(folder / "needed/pybind11/include"))
     ext.extra_compile_args, ext.extra_link_args = COMPILING, ["-Wl,-s"]
 
 
 def prepare(ext: Extension, folder: Path) -> None:
-    """Fetch kp's source, patch it, and have the extension made of it."""
+    """Fetch and patch kp's source, and build the extension from it."""
     compiled(ext, folder)
     fetch("download", "--no-build-isolation", "--no-binary", "kp", "-d", folder, "-r", KP / "source.txt")
     (sdist,) = folder.glob("kp-*.tar.gz")
@@ -82,7 +81,7 @@ def prepare(ext: Extension, folder: Path) -> None:
             raise SystemExit(f"kp: {change.name} does not apply")
     for shader in (source / "src/shaders/glsl").glob("*.hpp.in"):
         shutil.copy(shader, source / "src/include" / shader.stem)
-    # In one file it takes an eighth of the time: most of that goes to vulkan.hpp
+    # One file builds in an eighth of the time, most of which goes to vulkan.hpp
     whole = source / "kp.cpp"
     whole.write_text("".join(f'#include "src/{name}.cpp"\n' for name in SOURCES) + '#include "python/src/main.cpp"\n')
     ext.sources, ext.libraries, ext.language = [str(whole)], ["vulkan"], "c++"
@@ -91,7 +90,7 @@ def prepare(ext: Extension, folder: Path) -> None:
 
 
 def fetch(*arguments: str | Path) -> None:
-    # Without what the pip that builds this package tells its hooks: where its backend is
+    # Hides the variables by which the outer pip finds this build's backend
     own = {name: value for name, value in os.environ.items() if "_BACKEND_PATH" not in name}
     if subprocess.run([sys.executable, "-m", "pip", *arguments, "--no-deps", "--require-hashes"], env=own).returncode:
         raise SystemExit("kp: could not fetch kp's source or pybind11 from the package index: check the network, and what "
@@ -101,10 +100,7 @@ def fetch(*arguments: str | Path) -> None:
 # The cache
 
 def place(name: str, sources: Sequence[str] = ()) -> Path | None:
-    """The file of the cache for the module that would be built now. None: others may have written to the cache.
-
-    sources: those that this package has.
-    """
+    """Return the cache's file for the module that would be built now, or None if others may have written to the cache."""
     named = os.environ.get("VKDML_CACHE")
     cache = Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vkdml"
     files = [Path(__file__), *sorted(KP.glob("*.patch")), *sorted(KP.glob("*.txt")), *(ROOT / source for source in sources)]
@@ -120,13 +116,13 @@ def place(name: str, sources: Sequence[str] = ()) -> Path | None:
 
 
 def is_ours(path: Path) -> bool:
-    """Whether only this user can have written it. What is installed from a shared folder could be anybody's."""
+    """Whether only this user can have written the path. A file in a shared folder could be anybody's."""
     facts = path.lstat()
     return facts.st_uid == os.getuid() and not stat.S_ISLNK(facts.st_mode) and not facts.st_mode & 0o022
 
 
 def keep(built: Path, kept: Path) -> None:
-    """Put it into the cache at once, as another build may be reading there. A cache that cannot be written is done without."""
+    """Copy a build into the cache in one step, as other builds may read there. Does nothing if the cache is not writable."""
     before = os.umask(0o077)
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)

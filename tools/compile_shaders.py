@@ -2,12 +2,11 @@
 
     python tools/compile_shaders.py DIRECTORY
 
-Every shaders/PATH.comp becomes DIRECTORY/PATH.spv. One with CELL in its name is a template: it becomes a kernel for each row of
-the table of cells (src/vkdml/operators/cells.py), whose name takes the place of CELL in its path and in its text. One with
-STORAGE in its text becomes two: with `words` in its place, and DIRECTORY/halves/PATH.spv, with `halves`.
-DIRECTORY/checksums.txt says what is in each, as sha256sum does. DIRECTORY/sources.txt has the same of the sources, below a
-remedy: vkdml refuses its kernels when a source has changed. The package's build calls this; the tests compare its result with
-what is installed.
+Each shaders/PATH.comp becomes DIRECTORY/PATH.spv. A file with CELL in its name is a template for a kernel of each cell in
+src/vkdml/operators/cells.py, whose name replaces CELL in path and text. A file with STORAGE in its text gives two kernels: with
+`words`, and, as DIRECTORY/halves/PATH.spv, with `halves` in its place. DIRECTORY/checksums.txt lists the files, as sha256sum
+does. DIRECTORY/sources.txt lists the sources in the same way, below a remedy: vkdml refuses its kernels if a source changed.
+The package's build runs this, and tests compare its result with the installed files.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SHADERS = ROOT / "shaders"
-CELL, STORAGE = "CELL", "STORAGE"  # the holes
-ROOMS = {"words": "", "halves": "halves/"}  # of kernels, by what fills STORAGE
+CELL, STORAGE = "CELL", "STORAGE"  # the placeholders
+ROOMS = {"words": "", "halves": "halves/"}  # folders of kernels, by the text for STORAGE
 
 
 def cells() -> list[str]:
-    """The names in the table, which a build reads without importing the package."""
+    """Return the names of cells, read without importing the package."""
     table = (ROOT / "src/vkdml/operators/cells.py").read_text()
     return [name.lower() for name in re.findall(r'^\w+ = Cell\(\s*name="(\w+)"', table, re.MULTILINE)]
 
 
 def sources(shaders: Path) -> dict[str, tuple[Path, dict[str, str]]]:
-    """The source of each kernel by its path without suffix, its name, and what fills the source's holes."""
+    """Return by kernel (its path without suffix) its source file and the texts for the placeholders."""
     found: dict[str, tuple[Path, dict[str, str]]] = {}
     for source in sorted(shaders.rglob("*.comp")):
         name, text = str(source.relative_to(shaders).with_suffix("")), source.read_text()
@@ -49,22 +48,21 @@ def sources(shaders: Path) -> dict[str, tuple[Path, dict[str, str]]]:
 
 
 def kernels() -> list[str]:
-    """The names of all kernels in shaders/."""
+    """Return the names of all kernels."""
     return list(sources(SHADERS))
 
 
 def sources_text(directory: Path) -> str:
-    """What sources.txt says: paths are from the directory."""
+    """Return the text of sources.txt. Paths in it are relative to the directory."""
     lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {os.path.relpath(path, directory)}\n"
              for path in sorted([*SHADERS.rglob("*.comp"), *SHADERS.rglob("*.glsl")])]
     return "".join([f"run: python tools/compile_shaders.py {os.path.relpath(directory, ROOT)}\n", *lines])
 
 
 def compile_shaders(directory: Path) -> None:
-    """Write every kernel's SPIR-V, and the checksums of kernels and sources.
+    """Compile all kernels, and write checksums of kernels and sources. Replaces each file at once, as others may read it.
 
-    Each file is replaced at once, as another process may be reading it. Raises SystemExit with one line when
-    glslangValidator is missing or refuses a shader; then all is as before.
+    Raises SystemExit with one line if glslangValidator is missing or refuses a shader. Then no file changes.
     """
     _compiler()
     directory.mkdir(parents=True, exist_ok=True)
@@ -87,14 +85,14 @@ def compile_shaders(directory: Path) -> None:
 
 
 def compile_source(source: Path, target: Path, holes: Mapping[str, str] = {}) -> None:
-    """Compile one shader. Raises SystemExit with one line when glslangValidator is missing or refuses it."""
+    """Compile one shader. Raises SystemExit with one line if glslangValidator is missing or refuses it."""
     error = refusal(source, target, holes)
     if error:
         raise SystemExit(f"{source}{''.join(f' with {value}' for value in holes.values())} does not compile: {error}")
 
 
 def mistaken(folder: Path, file: str, old: str, new: str, kernels: Callable[[str], bool]) -> dict[str, bytes]:
-    """Kernels from shaders with another text in one file, of which a copy comes into the folder."""
+    """Compile kernels from shaders in which `old` became `new` in one file. The changed shaders are copied to the folder."""
     shaders = folder / "shaders"
     shutil.copytree(SHADERS, shaders)
     text = (shaders / file).read_text()
@@ -109,7 +107,7 @@ def mistaken(folder: Path, file: str, old: str, new: str, kernels: Callable[[str
 
 
 def refusal(source: Path, target: Path, holes: Mapping[str, str]) -> str:
-    """What glslangValidator says against a shader; nothing if it has compiled it."""
+    """Return glslangValidator's errors about a shader, or "" after compiling it."""
     command = [_compiler(), "-V", "--quiet", "--target-env", "vulkan1.1", "--stdin", "-S", "comp", "-o", str(target.resolve())]
     text = source.read_text()
     for hole, value in holes.items():

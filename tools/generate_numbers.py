@@ -26,7 +26,7 @@ _FIRST_ID = 100
 
 
 def text() -> str:
-    """The whole file."""
+    """Return the whole file."""
     per_direction = max(cell.activations for cell in CELLS.values())
     places = range(2 * per_direction)
     rows = sorted(ACTIVATIONS.values(), key=lambda row: row.shader_id)
