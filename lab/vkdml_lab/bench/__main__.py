@@ -2,8 +2,8 @@
 
     python -m bench [--output DIR] [--device D] [--samples N] [--peers NAME ...] [--cases NAME ...] [--growth] [--json]
 
-Each library runs in a process of its own, and all take turns. The report lists the libraries that are missing. Where cases are
-named, their times are all that is measured, unless --growth, --ceilings or --first-result ask for more.
+Each library has its own process, and all take turns. The report lists missing libraries. If cases are named, only their times
+are measured, unless --growth, --ceilings or --first-result is given.
 """
 
 from __future__ import annotations

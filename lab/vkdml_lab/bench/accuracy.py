@@ -1,8 +1,8 @@
 """Errors against float64, beside onnxruntime and PyTorch on the CPU: python -m bench.accuracy [--output DIR] [--quick]
 
-The same numbers go to all three, in the type that is measured; the reference gets them too, and computes in float64. An error
-is in ULP: units in the last place of the type, at the expected number. Of numbers below FLOOR it is in the ULP of FLOOR: hidden
-states are sums and products of numbers up to 1, whose errors do not become smaller with the result.
+All three compute with the same numbers in the measured type, and the reference in float64. Errors are in ULP (units in the last
+place of the type, at the expected number). Numbers below FLOOR count with FLOOR's ULP, as hidden states are sums and products
+of numbers up to 1, whose errors do not shrink with the result.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 from onnx import helper
 from tqdm import tqdm
 
-matplotlib.use("agg")  # writes files only, so that no screen is needed
+matplotlib.use("agg")  # needs no screen
 from matplotlib import pyplot as plt
 
 import vkdml
@@ -33,7 +33,7 @@ from vkdml_lab.suite.recording import ulp
 from vkdml_lab.suite.support import DTYPES
 
 FLOOR = 2.0**-4
-ROWS, SEEDS = 4, 2  # rows of the batch; problems of each size
+ROWS, SEEDS = 4, 2  # B, and number of problems of each size
 MARKDOWN, PICTURE, DATA = "accuracy.md", "accuracy.png", "accuracy.json"
 VKDML, ONNXRUNTIME, TORCH = "vkdml", "onnxruntime", "PyTorch"
 LIBRARIES = (VKDML, ONNXRUNTIME, TORCH)
@@ -43,21 +43,21 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Size:
-    """Sizes of a problem. steps: T. hidden: H, and I."""
+    """The sizes of a problem. steps: T. hidden: H, which is also I."""
 
     steps: int
     hidden: int
 
 
-# Sizes of one H go from small T to large
+# Ordered by T within each H
 SIZES = [Size(1, 64), Size(10, 64), Size(100, 64), Size(1000, 64), Size(100, 8), Size(100, 256)]
 QUICK_SIZES = [Size(1, 8), Size(4, 8)]
-SUMS = (64, 256, 1024)  # H and I of single steps without an activation: sums of H + I terms, and two biases
+SUMS = (64, 256, 1024)  # H and I of single steps without an activation, which are sums of H + I terms and two biases
 
 
 @dataclass(frozen=True)
 class Row:
-    """Largest and root mean square errors, by library, in ULP. None: it has no such type."""
+    """Largest and root-mean-square errors in ULP by library; None if it lacks the type."""
 
     operator: str
     element: str
@@ -68,7 +68,7 @@ class Row:
 
 
 def problem(cell: Cell, element: str, size: Size, seed: int) -> dict[str, np.ndarray]:
-    """Inputs of unit size, and weights that keep sums of unit size, by the names of vkdml's arguments."""
+    """Draw inputs of unit size and weights that keep sums so, by vkdml's argument names."""
     rng, gates, hidden = np.random.default_rng(seed), len(cell.gates), size.hidden
     shapes = {"x": (size.steps, ROWS, hidden), **dict.fromkeys("wr", (1, gates * hidden, hidden)), "b": (1, 2 * gates * hidden)}
     scales = {"x": 1.0, "w": hidden**-0.5, "r": hidden**-0.5, "b": 0.3}
@@ -76,7 +76,7 @@ def problem(cell: Cell, element: str, size: Size, seed: int) -> dict[str, np.nda
 
 
 def attributes(cell: Cell, activations: Sequence[str] | None) -> dict[str, Any]:
-    """PyTorch's GRU is ONNX's with linear_before_reset."""
+    """Return attributes; PyTorch's GRU has ONNX's linear_before_reset = 1."""
     flags = {"linear_before_reset": 1} if cell is GRU else {}
     return flags | ({"activations": list(activations)} if activations else {})
 
@@ -127,7 +127,7 @@ _RUN: dict[str, Callable[[Cell, Arrays, Sequence[str] | None], np.ndarray | None
 
 
 def errors(result: np.ndarray, expected: np.ndarray, element: str) -> np.ndarray:
-    """Errors of each number, in ULP."""
+    """Return the error of each number in ULP."""
     floored = np.maximum(np.abs(expected), FLOOR)
     return np.abs(result.astype(np.float64) - expected) / ulp(floored, element)
 
@@ -157,7 +157,7 @@ def all_rows(is_quick: bool) -> Iterator[Row]:
 
 
 def activation_errors() -> dict[str, float]:
-    """The largest error of each activation in float32, with DirectML's default parameters, from -20 to 20."""
+    """Return each float32 activation's largest error from -20 to 20, with DirectML's default parameters."""
     x = np.linspace(-20, 20, 100_001).astype(np.float32)
     found = {}
     for row in ACTIVATIONS.values():
@@ -206,7 +206,7 @@ def _pair(largest: float | None, usual: float | None) -> str:
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """The largest error against T, at the H that most T were measured at; a panel for each type."""
+    """Draw the largest error over T, with a panel for each type, at the H that was measured with most T."""
     hidden = max((row.hidden for row in rows), key=[row.hidden for row in rows if row.operator == "GRU"].count)
     figure, axes = plt.subplots(1, len(ELEMENT_TYPES), figsize=(14, 4), layout="constrained")
     for place, element in zip(axes, ELEMENT_TYPES):

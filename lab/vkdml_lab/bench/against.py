@@ -42,7 +42,7 @@ from vkdml_lab.processes import WorkerError
 from vkdml_lab.reports import as_json, table
 
 ADAPTER = "tree"
-NO_SHADER_CACHE = {"MESA_SHADER_CACHE_DISABLE": "true", "__GL_SHADER_DISK_CACHE": "0"}  # Mesa's drivers; NVIDIA's
+NO_SHADER_CACHE = {"MESA_SHADER_CACHE_DISABLE": "true", "__GL_SHADER_DISK_CACHE": "0"}  # for Mesa, and NVIDIA
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Seconds of both trees for the same thing: this[n] and other[n] are a pair. error: why there are none."""
+    """Times of the same work in both trees: this[n] and other[n] are a pair. error: why there are none."""
 
     case: str
     what: str
@@ -91,7 +91,7 @@ class Comparison:
         return [this / other for this, other in zip(self.this, self.other) if other > 0]
 
     def row(self) -> dict[str, Any]:
-        """A row of the table and of the JSON file."""
+        """The comparison as a row of the table and of the JSON file."""
         row: dict[str, Any] = {"case": self.case, "what": self.what}
         if not self.ratios:
             return row | {"error": self.error or "no time"}
@@ -190,7 +190,7 @@ def steady(case: Case, processes: Sequence[Process], pairs: int, progress: Progr
 
 
 def first_results(case: Case, trees: Sequence[Tree], device: int, pairs: int) -> list[Comparison]:
-    """First results, each in a new process. Every second pair is in reverse order, in case the order matters."""
+    """Measure first results, each in a new process. Every second pair runs in reverse order, in case the order matters."""
     measured: dict[str, list[dict[str, float]]] = {tree.name: [] for tree in trees}
     try:
         for number in range(pairs):
@@ -211,7 +211,7 @@ def first_result(case: Case, tree: Tree, device: int) -> dict[str, float]:
 
 
 def content(compared: Sequence[Comparison], chosen: argparse.Namespace, device: DeviceInfo) -> dict[str, Any]:
-    """The JSON file's."""
+    """Return the contents of the JSON file."""
     rows = [{**comparison.row(), "this s": comparison.this, "other s": comparison.other} for comparison in compared]
     return {"revision": chosen.revision, "device": vars(device), "rows": rows}
 

@@ -10,8 +10,8 @@ from vkdml_lab.bench.cases import Case
 def bound(case: Case, ceilings: dict[str, Any], weight_bytes: int = 4) -> tuple[str, float]:
     """The ceiling that limits a case, and the least seconds of a call.
 
-    The recurrent weights count as read once a step, although kernels that keep them in private memory read them less often.
-    W does not count, because one product over all steps can read it once.
+    Recurrent weights count as read once a step, although kernels may keep them in private memory. W does not count, as one
+    product over all steps can read it once.
     """
     recurrent_bytes = case.recurrent_weights * weight_bytes
     seconds = {

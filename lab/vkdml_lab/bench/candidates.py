@@ -1,8 +1,8 @@
-"""Every way that the schedule may run a case, beside the one that its cost model chooses.
+"""Times all ways to run a case, beside the one that the cost model chooses.
 
     python -m bench.candidates [--cases NAME ...] [--samples N] [--output FILE]
 
-Regret is how much longer the chosen one takes than the fastest. All take turns, on the device alone.
+Regret is the chosen one's time over the fastest one's, minus 1. All take turns, without copies from the host.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from vkdml_lab.bench.trials import arrays, seconds
 from vkdml_lab.internals import Gpu, Target, Tiling, Trial, from_desc, open_device, plan_of
 from vkdml_lab.reports import as_json, table
 
-WORTH_TRYING = 3.0  # candidates that the model expects to be slower than this, over its choice, are left out
+WORTH_TRYING = 3.0  # leaves out candidates that the model estimates so many times slower than its choice
 SHOWN = 4
-LOOP = ("kernel", "rows", "workgroup", "parts", "register_loads", "shared_loads")  # of a time loop; not all families have all
+LOOP = ("kernel", "rows", "workgroup", "parts", "register_loads", "shared_loads")  # keys of a time loop; no family has all
 FORMATS = {"model ms": ".3f", "ms": ".3f", "over the best": ".0%"}
 
 Row = dict[str, Any]
 
 
 def worth_trying(target: Target) -> list[Tiling]:
-    """Candidates to measure, the model's choice first."""
+    """Return the candidates to measure, the model's choice first."""
     tilings = internals.tilings(target)
     return [tiling for tiling in tilings if tiling.seconds(target) <= WORTH_TRYING * tilings[0].seconds(target)]
 
@@ -46,7 +46,7 @@ def measure(gpu: Gpu, target: Target, tilings: Sequence[Tiling], samples: int) -
 
 
 def described(tiling: Tiling) -> Row:
-    """How the time loop runs."""
+    """Describe how the time loop runs."""
     return {"way": tiling.loop.schedule, **{name.replace("_", " "): getattr(tiling.loop, name, None) for name in LOOP}}
 
 
@@ -57,7 +57,7 @@ def measured(taken: float | str, best: float | None) -> Row:
 
 
 def of_case(case: Case, device: vkdml.Device, samples: int) -> list[Row]:
-    """The rows of those that are worth trying."""
+    """Return the rows of a case's worthwhile candidates."""
     target = Target(from_desc(make_desc(case, "float32")), device.info)
     return measure(open_device(device.info), target, worth_trying(target), samples)
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 GATES = {"gru": 3, "lstm": 4}
-STATES = {"gru": 1, "lstm": 2}  # h; h and c
-QUEUED = 10  # calls, where some are queued
+STATES = {"gru": 1, "lstm": 2}  # h, and c
+QUEUED = 10  # calls in a queue
 
 
 @dataclass(frozen=True)

@@ -36,13 +36,13 @@ VEC4 = 16  # bytes
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is tried. chains: independent vectors of an invocation: enough to hide latency, few enough for the registers."""
+    """Sizes to try. chains: independent vectors in an invocation, enough to hide latency and few enough for the registers."""
 
     chains: tuple[int, ...] = (2, 3, 4, 8)
     groups: tuple[int, ...] = (1, 64, 4096)
     read_groups: tuple[int, ...] = (16, 64, 256, 1024)
     buffers: tuple[int, ...] = (MIB // 4, MIB, 4 * MIB, 16 * MIB)
-    gpu_buffers: tuple[int, ...] = (128 * MIB,)  # beyond the caches of most
+    gpu_buffers: tuple[int, ...] = (128 * MIB,)  # larger than most caches
 
 
 ALL = Sizes()
@@ -69,7 +69,7 @@ class Library:
         }
 
     def _fma_rate(self) -> float:
-        """GFLOP/s, a multiply-add counted as two: the best of all sizes tried."""
+        """Return GFLOP/s, with a multiply-add as two operations: the best of all sizes."""
         return max(self._fma(*sizes) for sizes in product(self._sizes.chains, self._workgroups, self._sizes.groups)) / 1e9
 
     def _fma(self, chains: int, workgroup: int, groups: int) -> float:
@@ -84,7 +84,7 @@ class Library:
         return 2 * 4 * chains * FMA_ROUNDS * iterations * workgroup * groups / seconds
 
     def _read_rate(self, size: int, groups: Iterable[int]) -> float:
-        """GB/s: the best of all sizes and numbers of workgroups tried."""
+        """Return the GB/s of reads: the best of all sizes and numbers of workgroups."""
         words = np.random.default_rng(0).integers(0, 2**32, size // 4, np.uint32)
         data = Buffer(self._gpu, size)
         data.upload(words)
@@ -105,7 +105,7 @@ class Library:
         return loads * VEC4 * repetitions / seconds
 
     def _call_costs(self) -> dict[str, float]:
-        """Microseconds of a submission, and of one more dispatch in it."""
+        """Return microseconds of a submission, and of each further dispatch in it."""
         kernel = self._kernel(compile_shader("empty"), 1, 1, {"Results": Buffer(self._gpu, VEC4)}, writes=())
         one, many = (self._record(kernel, {}, count) for count in (1, 1 + DISPATCHES))
         submission, all_of_them = (median(timed(commands.execute) for _ in range(CALLS)) for commands in (one, many))
@@ -117,7 +117,7 @@ class Library:
         return self._gpu.create_kernel(dispatch, buffers, of_spirv("ceiling", spirv))
 
     def _seconds(self, kernel: Kernel, push: dict[str, int]) -> float:
-        """The shortest of some samples, because a ceiling is what is possible."""
+        """Return the shortest time of some samples, as a ceiling is what is possible."""
         commands = self._record(kernel, push)
         return min(timed(commands.execute) for _ in range(SAMPLES))
 
@@ -129,7 +129,7 @@ class Library:
 
 
 def lengthen(seconds: Callable[[int], float], most: int = MOST_ITERATIONS) -> tuple[int, float]:
-    """The first count of 16, 64, 256, ... iterations that takes long enough, or else the most, and its seconds."""
+    """Return the first of 16, 64, 256, ... iterations that takes long enough, or `most`, with its seconds."""
     count = min(16, most)
     while (taken := seconds(count)) < LONG_ENOUGH and count < most:
         count = min(4 * count, most)
@@ -143,7 +143,7 @@ def timed(call: Callable[[], object]) -> float:
 
 
 def compile_shader(name: str, **macros: int) -> bytes:
-    """SPIR-V of a shader; a wheel has it. Raises UnavailableError where there is no compiler."""
+    """Return a shader's SPIR-V, which a wheel contains. Raises UnavailableError without a compiler."""
     shipped = SHADERS / f"{'-'.join([name, *map(str, macros.values())])}.spv"
     if shipped.exists():
         return shipped.read_bytes()

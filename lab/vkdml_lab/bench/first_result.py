@@ -29,7 +29,7 @@ class Library:
 
 
 def measure(device: int) -> dict[str, Any]:
-    """Median seconds with the cache off and on. It is Mesa's cache; other drivers may have their own, which stays as it is."""
+    """Return median seconds with Mesa's shader cache off and on. Caches of other drivers stay as they are."""
     with tempfile.TemporaryDirectory() as folder:
         kept = {"MESA_SHADER_CACHE_DIR": folder, "MESA_SHADER_CACHE_DISABLE": "false"}
         try:

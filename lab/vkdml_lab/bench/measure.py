@@ -17,10 +17,10 @@ from vkdml_lab.bench.processes import Process
 from vkdml_lab.bench.worker import SAMPLE_SECONDS, TOO_SLOW_SECONDS
 from vkdml_lab.processes import WorkerError
 
-BUDGET_SECONDS = 10.0  # limit for all samples of a worker; slow ones take fewer
-WAYS = ("host", "device")  # of the benchmark: numpy to numpy, and execution alone
-WRONG = "wrong: "  # how the error of a result begins that is not the reference's
-CHECKED_ROWS = 8  # rows of the batch that are compared with the reference, which is slow
+BUDGET_SECONDS = 10.0  # for all samples of a worker; a slow one takes fewer
+WAYS = ("host", "device")  # numpy to numpy, and execution alone
+WRONG = "wrong: "  # beginning of the error of a wrong result
+CHECKED_ROWS = 8  # rows of the batch that are compared, as the reference is slow
 
 Progress = Callable[[str], None]
 
@@ -69,8 +69,8 @@ def measure(case: Case, processes: Sequence[Process], samples: int, progress: Pr
         if case.cell in process.peer.cells:
             progress(f"{process.peer.name} warms up")
             pairs += [(process, result) for result in _warm_up(process, case, samples)]
-    for process, result in [pair for pair in pairs if busy and not pair[1].error][:1]:  # after compiling and checking, its rest
-        with suppress(WorkerError):  # the samples show it
+    for process, result in [pair for pair in pairs if busy and not pair[1].error][:1]:  # it rested
+        with suppress(WorkerError):  # the samples report the error
             process.ask("busy", result.way)
     for number in range(samples):
         progress(f"round {number + 1}")
@@ -105,9 +105,9 @@ def _warm_up(process: Process, case: Case, samples: int) -> list[Result]:
             continue
         (result.calls, result.planned), result.first_call = plan(case, warm["call"], samples), warm["first"]
         result.difference = difference(changed, warm["outputs"])
-        if not result.difference <= part.tolerance:  # so that NaN is wrong, too
+        if not result.difference <= part.tolerance:  # NaN is wrong, too
             result.error = f"{WRONG}{result.difference:.1e} from the reference"
-        if warm["first"] > TOO_SLOW_SECONDS:  # its other ways would not be faster
+        if warm["first"] > TOO_SLOW_SECONDS:  # its other ways would be as slow
             result.seconds, result.planned = [warm["first"]], 0
             slow.add(part.name)
     return [result for result in results if result.error or result.calls]
@@ -137,7 +137,7 @@ def checked_rows(case: Case) -> np.ndarray:
     return np.unique(np.linspace(0, case.batch - 1, CHECKED_ROWS).astype(int))
 
 
-@lru_cache(maxsize=2)  # a case, and its variant for the workers that change it
+@lru_cache(maxsize=2)  # a case, and its variant for workers that change it
 def expect(case: Case) -> list[np.ndarray]:
     """The outputs that the last of the checked calls must have, in the checked rows."""
     arrays, rows = case.arrays(), checked_rows(case)

@@ -1,4 +1,4 @@
-"""A case as a node and a model of ONNX."""
+"""Converts a case to a node and a model of ONNX."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OUTPUTS = ("Y", "Y_h", "Y_c")
 
 
 def node_of(case: Case, dtype: str = "float32") -> Node:
-    """Its initial states are 0, where it has any: the library gets others call by call."""
+    """Return the case's node. Initial states are 0, as each call gets its own."""
     lengths = {"sequence_lens": case.lengths.astype(np.int32)} if case.ragged else {}
     arrays = {name: array.astype(dtype) for name, array in case.arrays().items()}
     return Node(case.cell.upper(), case.attributes, {**arrays, **lengths, **dict(zip(STATE_INPUTS, zero_arrays(case, dtype)))})

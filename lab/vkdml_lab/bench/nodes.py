@@ -1,4 +1,4 @@
-"""A recurrent layer as a node of ONNX: what every library is asked, by the benchmark and by `vkdml conformance --target`."""
+"""Node: a recurrent layer as a node of ONNX, which the benchmark and `vkdml conformance --target` ask of each library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from vkdml_lab.bench.one_node import one_node
 
-WEIGHTS = ("W", "R", "B", "P")  # initializers of a model, as in exported models; the others are its inputs
+WEIGHTS = ("W", "R", "B", "P")  # initializers of an exported model; the others are its inputs
 INPUTS = {"GRU": ("X", "W", "R", "B", "sequence_lens", "initial_h"), "RNN": ("X", "W", "R", "B", "sequence_lens", "initial_h"),
           "LSTM": ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P")}
 OUTPUTS = {"GRU": ("Y", "Y_h"), "RNN": ("Y", "Y_h"), "LSTM": ("Y", "Y_h", "Y_c")}
@@ -23,14 +23,14 @@ ABSENT: dict[str, Any] = {"direction": "forward", "activations": None, "activati
 
 @dataclass(frozen=True)
 class Node:
-    """A node with its inputs. attributes: those given, but hidden_size. inputs: those given, by ONNX's names."""
+    """A node and its inputs, by ONNX's names. attributes: those given, except hidden_size."""
 
     op: str
     attributes: Mapping[str, Any]
     inputs: Mapping[str, np.ndarray]
 
     def get(self, name: str) -> Any:
-        """An attribute, or what ONNX takes where it is left out."""
+        """Return an attribute, or ONNX's default for it."""
         return self.attributes.get(name, ABSENT[name])
 
     @property
@@ -55,7 +55,7 @@ class Node:
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Those of a last state and of Y."""
+        """The shapes of a last state and of Y."""
         t, d, b, h = self.steps, self.directions, self.batch, self.hidden
         return ((b, d, h), (b, t, d, h)) if self.get("layout") else ((d, b, h), (t, d, b, h))
 
@@ -69,16 +69,16 @@ class Node:
 
     @property
     def feeds(self) -> dict[str, np.ndarray]:
-        """The inputs of its model, in their order."""
+        """The inputs of the node's model, in order."""
         return {name: self.inputs[name] for name in INPUTS[self.op] if name in self.inputs and name not in WEIGHTS}
 
     def model(self) -> bytes:
-        """A serialized model of this node alone."""
+        """Return a serialized model of this node."""
         return bytes(one_node(self.op, dict(self.inputs), self.element, **self.attributes)[0])
 
 
 def literal(array: np.ndarray) -> str:
-    """An array as Python text, each number in the fewest digits that give it back."""
+    """Return an array as Python text, each number with the fewest digits that restore it."""
     if not array.size:
         return f"zeros({array.shape})"
     wide = array.astype(np.float32 if array.dtype.name == "bfloat16" else array.dtype)
@@ -87,12 +87,12 @@ def literal(array: np.ndarray) -> str:
 
 
 def literals(node: Node) -> str:
-    """A node's inputs as Python text."""
+    """Return a node's inputs as Python text."""
     return "{" + ", ".join(f'"{name}": {literal(array)}' for name, array in node.inputs.items()) + "}"
 
 
 def numbers(node: Node) -> str:
-    """Lines of numpy that make a node's inputs, as `arrays`."""
+    """Return lines of numpy that make a node's inputs, as `arrays`."""
     element = "float32" if node.element == "bfloat16" else node.element
     return (f"from numpy import array, inf, int32, nan, zeros, {element}\n"
             f"arrays = {literals(node)}\n"

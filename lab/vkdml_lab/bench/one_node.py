@@ -1,4 +1,4 @@
-"""The model that every library is asked; the function's text is also the beginning of each program that shows a mistake."""
+"""Makes the model that libraries compute. Its text is also the beginning of each program that shows a mistake."""
 
 import inspect
 from typing import Any

@@ -15,10 +15,10 @@ from vkdml_lab.internals import select_device
 
 SWIFTSHADER = ROOT / ".vulkan" / "swiftshader_icd.json"
 OURS = "vkdml"
-VULKAN, CPU, GPU = "Vulkan", "the CPU", "the GPU"  # GPU: without Vulkan
+VULKAN, CPU, GPU = "Vulkan", "the CPU", "the GPU"  # GPU: by other ways than Vulkan
 
 ALL_PEERS = "make bench-peers"
-HALF = 2e-2  # the tolerance of results that are computed in float16 or TF32
+HALF = 2e-2  # tolerance of float16 and TF32
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class Peer:
 
     @staticmethod
     def together(parts: Sequence[Peer]) -> Peer:
-        """The peers in one process, on one GPU."""
+        """Return one peer with several libraries in a process, which share a GPU."""
         libraries = {part.name: (part.adapter, part.settings) for part in parts}
         return Peer("together", "together", {"libraries": libraries}, parts=tuple(parts))
 
     def part(self, way: str) -> Peer:
-        """The peer whose way it is."""
+        """Return the peer that a way belongs to."""
         return next((part for part in self.parts if way.startswith(f"{part.name}/")), self)
 
     def case(self, case: Case) -> Case:
@@ -83,7 +83,7 @@ def peers(default: DeviceInfo, others: list[DeviceInfo]) -> list[Peer]:
     on_gpu = {"device": "gpu", "name": default.name}
     webgpu = {"provider": "WebGpuExecutionProvider", "vendor": default.vendor}
     swiftshader = next((name(info) for info in others if "SwiftShader" in info.name), OURS)
-    # ONNX Runtime's WebGPU plugin uses Dawn, which refuses lavapipe. It finds a GPU without help.
+    # Dawn in ONNX Runtime's WebGPU plugin refuses lavapipe, but finds a GPU without help
     dawn = (swiftshader, {"VK_ICD_FILENAMES": str(SWIFTSHADER)}) if default.is_cpu and SWIFTSHADER.exists() else (OURS, {})
     device = {"device": default.index}
     return [
@@ -95,7 +95,7 @@ def peers(default: DeviceInfo, others: list[DeviceInfo]) -> list[Peer]:
         Peer("onnxruntime-webgpu", "ort", webgpu, dawn[1], "pip install onnxruntime-ep-webgpu", baseline=dawn[0],
              platform=VULKAN, grows=True),
         Peer("iree-vulkan", "iree_vulkan", {"device": default.name}, platform=VULKAN, grows=True),
-        # Its device says how many dispatches it makes: where that is none it runs on the CPU, and belongs in no picture
+        # The device tells how many dispatches it makes. Without any it runs on the CPU, and belongs in no picture
         Peer("ncnn", "ncnn_vulkan", {"device": default.name}, install="pip install ncnn"),
         Peer("openvino-cpu", openvino, install=add_openvino, platform=CPU, grows=True),
         Peer("openvino-gpu", openvino, {"device": "GPU", "name": default.name}, install=add_openvino, platform=GPU, grows=True),

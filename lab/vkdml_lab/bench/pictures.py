@@ -15,7 +15,7 @@ from typing import Any
 
 import matplotlib
 
-matplotlib.use("agg")  # writes files only, so that no screen is needed
+matplotlib.use("agg")  # needs no screen
 from matplotlib import pyplot as plt
 
 from vkdml_lab.bench.cases import CASES, Case
@@ -26,7 +26,7 @@ TYPE = "float32"  # the type of all workers that have a platform
 THROUGHPUT = ("gru-100x1x256x256", "gru-50x32x256x256", "gru-50x64x512x512", "lstm-50x32x256x256")
 COLORS = {OURS: "#0b5fa5", VULKAN: "#6aaed6", CPU: "#9a9a9a", GPU: "#5a9e3d"}
 COLUMNS = {VULKAN: "With Vulkan", CPU: "Beside libraries for the CPU", GPU: "Beside others on the GPU"}
-SUFFIXES = {VULKAN: "", CPU: "-cpu", GPU: "-gpu"}  # of its picture
+SUFFIXES = {VULKAN: "", CPU: "-cpu", GPU: "-gpu"}  # suffixes of the pictures' names
 DPI = 120
 
 
@@ -68,7 +68,7 @@ def draw_bars(axes: Any, names: Sequence[str], values: Sequence[float | None], c
 
 
 def ordered(workers: Sequence[Row]) -> list[Row]:
-    """Workers that compute the same in one type: with Vulkan first, others beside the vkdml that they are compared with."""
+    """Return workers that compute the same in one type: Vulkan first, the others beside their baseline."""
     platforms = [VULKAN, CPU, GPU]
     places = {worker["name"]: place for place, worker in enumerate(workers)}
     shown = [worker for worker in workers if worker["platform"]]
@@ -79,7 +79,7 @@ def ordered(workers: Sequence[Row]) -> list[Row]:
 
 
 def shown_names(workers: Sequence[Row]) -> dict[str, str]:
-    """What the pictures call each worker: on another device than vkdml's, with the first word of that device's name."""
+    """Return each worker's name in pictures. On another device than vkdml's, it begins with the device's first word."""
     words = {worker["name"]: re.split("[ ,]", worker["device"])[0] for worker in workers
              if worker["platform"] and is_ours(worker["name"]) and worker["name"] != OURS}
     unique = {name: word for name, word in words.items() if Counter(words.values())[word] == 1}

@@ -12,17 +12,17 @@ from vkdml_lab import ROOT
 from vkdml_lab.bench.peers import Peer
 from vkdml_lab.processes import Worker, WorkerError
 
-PATIENCE = 180.0  # seconds without an answer after which a worker hangs
+PATIENCE = 180.0  # seconds without an answer before a worker counts as hung
 
 
 def machine() -> dict[str, str]:
-    """What a report says of this computer."""
+    """Return the processor and operating system, for reports."""
     return {"system": platform.platform(), "Python": platform.python_version(), "cores": str(len(os.sched_getaffinity(0)))}
 
 
 def environment(changes: Mapping[str, str]) -> dict[str, str]:
-    """This process's environment with changes. Vulkan layers are looked for in this folder, which has none: kp would turn on a
-    validation layer that is installed.
+    """Return this process's environment with changes. Vulkan layers are looked for in this folder, which has none, so that kp
+    enables no installed validation layer.
     """
     return {**os.environ, "VK_LAYER_PATH": str(Path(__file__).parent), **changes}
 
@@ -42,7 +42,7 @@ class Process(Worker):
             self.description = self.ask("open", self.peer.adapter, self.peer.settings)
 
     def measure(self, *arguments: Any) -> dict[str, Any]:
-        """What the library measures itself, in a process for this alone. Raises WorkerError."""
+        """Return the library's own measurements, taken in a new process. Raises WorkerError."""
         try:
             self.open()
             measured: dict[str, Any] = self.ask("measure", *arguments)

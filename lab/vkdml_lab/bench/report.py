@@ -16,7 +16,7 @@ from vkdml_lab.reports import cell, document, table, write
 
 Row = dict[str, Any]
 
-# The workers on the device whose ceilings are measured, and their bytes of a weight
+# Workers on the device whose ceilings are measured, and the bytes of a weight
 BOUNDED = {OURS: 4, f"{OURS}-lbr0": 4, f"{OURS}-float16": 2}
 
 NOTES = """\
@@ -87,7 +87,7 @@ class Report:
         return document("# Benchmark", system, NOTES, *(f"## {title}\n\n{text}" for title, text in sections.items() if text))
 
 
-# The key of a row by the heading of its column; the formats of numbers by key
+# Keys by column heading; number formats by key
 COLUMNS = {"case": "case", "worker": "worker", "way": "way", "ms": "ms", "spread": "spread", "GFLOP/s": "gflops", "n": "n",
            "first call s": "first_call", "times": "times", "of": "baseline", "fraction": "fraction", "bound": "bound",
            "difference": "difference", "error": "error"}
@@ -97,7 +97,7 @@ FORMATS = {"ms": ".4g", "spread": ".0%", "gflops": ".3g", "first_call": ".2f", "
 
 
 def ratio_table(rows: Sequence[Row]) -> str:
-    """A line for each case, a column for each worker: its time divided by vkdml's, or by the one's in the heading."""
+    """Return a table with a line for each case: each worker's time over vkdml's, or over that of the one in the heading."""
     compared = [row for row in rows if row["way"] == "host" and "times" in row]
     headings = {row["worker"]: row["worker"] if row["baseline"] == OURS else f"{row['worker']} / {row['baseline']}"
                 for row in compared}

@@ -1,9 +1,9 @@
-"""Several reports of `vkdml gpu-report` in one table by GPU, and what the planner's figures should be, by their times.
+"""Puts reports of `vkdml gpu-report` into one table by GPU, and fits the planner's figures to their times.
 
     python -m bench.reports FOLDER...
 
-FOLDER is a report's folder, or the archive of it. A time is that of vkdml on the device alone; below it, how many times as
-long as vkdml other libraries take from host to host. Figures are fitted to the times of all reports of a GPU.
+FOLDER is a report's folder or archive. Times are vkdml's on the device; below, the time of other libraries over vkdml's, both
+from host to host. Figures are fitted to all reports of a GPU.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Report:
-    """A report's rows, of all its parts, and the device that it is about."""
+    """The rows of all parts of a report, and its device."""
 
     place: Path
     info: DeviceInfo
@@ -36,7 +36,7 @@ class Report:
 
     @staticmethod
     def read(place: Path) -> Report:
-        """Raises SystemExit where that is no report."""
+        """Read a report. Raises SystemExit if the place has none."""
         try:
             rows = [row for text in texts(place) for row in parsed(text)]
         except (OSError, zipfile.BadZipFile) as error:
@@ -48,7 +48,7 @@ class Report:
         return Report(place, DeviceInfo(**facts), rows)
 
     def line(self) -> Row:
-        """What the table says of it."""
+        """The report's column in the table."""
         checked = [row["right"] for row in self.rows
                    if row.get("right") is not None and row.get("library", OURS).startswith(OURS)]
         return {"GPU": self.info.name, "driver": f"{self.info.driver} {self.info.driver_version}", "report": self.place.name,
@@ -56,7 +56,7 @@ class Report:
                 **{f"{copy} GB/s": rate for copy, rate in copied(self.rows).items()}}
 
     def _times(self) -> Row:
-        """vkdml's, and the others' over it, of the problems that any other library has run."""
+        """Return vkdml's times, and the others' over them, of problems that another library has run."""
         taken = {(row["problem"], row["library"], row["way"]): row["seconds"] for row in self.rows
                  if row.get("part") == "peers" and row.get("library") and row.get("seconds")}
         found: Row = {}
@@ -70,7 +70,7 @@ class Report:
 
 
 def texts(place: Path) -> Iterator[str]:
-    """The results of all parts."""
+    """Yield the text of each part's results."""
     if place.is_dir():
         yield from (path.read_text() for path in sorted(place.glob(f"*/{RESULTS}")))
         return
@@ -79,7 +79,7 @@ def texts(place: Path) -> Iterator[str]:
 
 
 def fits(reports: Sequence[Report]) -> list[Fit]:
-    """A fit for each GPU and driver."""
+    """Return a fit for each GPU and driver."""
     rows: dict[DeviceInfo, list[Row]] = {}
     for report in reports:
         same = next((info for info in rows if asdict(info) | {"index": 0} == asdict(report.info) | {"index": 0}), report.info)
@@ -88,7 +88,7 @@ def fits(reports: Sequence[Report]) -> list[Fit]:
 
 
 def section(found: Fit) -> str:
-    """A section about a GPU's figures."""
+    """Return a section about a GPU's figures."""
     rows = [{"figure": change.figure, "of": change.what, "now": change.before,
              "should be": change.reason if change.after is None else change.after} for change in found.changes]
     off = f"By the planner's figures a run's time is typically off by a factor of {found.off_before:.3g}"
@@ -98,7 +98,7 @@ def section(found: Fit) -> str:
 
 
 def transposed(rows: Sequence[Row]) -> list[Row]:
-    """A row for each key, a column for each report: there are few, with much to say of each."""
+    """Return a row for each key, with a column for each report, as reports are few and keys many."""
     keys = dict.fromkeys(key for row in rows for key in row)
     return [{"": key, **{str(number): row.get(key) for number, row in enumerate(rows, 1)}} for key in keys]
 

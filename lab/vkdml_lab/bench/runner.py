@@ -1,4 +1,4 @@
-"""What adapters give the worker: a Runner for each way to call a layer, or an error that says what is missing."""
+"""Ways to call a layer that adapters offer to the worker, and the error for what a library cannot express."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 
 from vkdml_lab.bench.cases import Case
 
-SETTLING_CALLS, SETTLING_SECONDS = 5, 2.0  # at most
-WARMING_SECONDS = 0.5  # a GPU at rest takes some tenths to raise its clocks
+SETTLING_CALLS, SETTLING_SECONDS = 5, 2.0  # limits of `settle`
+WARMING_SECONDS = 0.5  # a GPU at rest raises its clocks within some tenths
 
 
 Key = TypeVar("Key")
 
 
 class UnsupportedError(Exception):
-    """An adapter cannot say a node in its library's terms. The text says what of it."""
+    """A library has no terms for something in a node, which the text names."""
 
 
 class Runner:
@@ -53,7 +53,7 @@ class Runner:
 
 
 def most_alike(names: Mapping[Key, str], wanted: str) -> Key:
-    """The key of the name with most words of the wanted one, which another library may write otherwise; else the first."""
+    """Return the key whose name shares most words with the wanted one, as libraries write names differently; else the first."""
     words = set(wanted.lower().split())
     return max(names, key=lambda key: len(words & set(names[key].lower().split())))
 
@@ -63,7 +63,7 @@ def zero_arrays(case: Case, dtype: Any = np.float32) -> list[np.ndarray]:
 
 
 def settle(run: Callable[[], object]) -> None:
-    """Calls after the first, in which a library may still compile or choose between ways to run."""
+    """Repeat the call a few times, as a library may still compile or try ways to run after the first call."""
     started = time.perf_counter()
     for _ in range(SETTLING_CALLS):
         if time.perf_counter() - started >= SETTLING_SECONDS:
@@ -72,7 +72,7 @@ def settle(run: Callable[[], object]) -> None:
 
 
 def warm_up(run: Callable[[], object]) -> None:
-    """Call for half a second after the first call, which may compile, so that a GPU's clocks have risen."""
+    """Repeat the call for half a second after the first call, so that a GPU raises its clocks."""
     run()
     started = time.perf_counter()
     while time.perf_counter() - started < WARMING_SECONDS:

@@ -1,11 +1,11 @@
-"""Calls of random lengths and batches in an InferenceSession, beside onnxruntime on the CPU.
+"""Times calls of random T and B in an InferenceSession, beside onnxruntime on the CPU.
 
     python -m bench.shapes [--shapes N] [--sentences N] [--models NAME ...] [--json FILE]
 
-Two models: a two-layer bidirectional LSTM(64), on random T from 1 to 199 and B from 1 to 39; and nine bidirectional GRUs one
-after the other, as in text to speech, on sentences of random lengths, B = 1. The first pass meets each shape for the first
-time. A second pass calls the same shapes in the same order; "over steady" is its time divided by the sum of what the calls take
-when each is made several times on end, the best of them.
+There are two models: a two-layer bidirectional LSTM(64) for random T from 1 to 199 and B from 1 to 39; and nine bidirectional
+GRUs in a chain, as in text to speech, for sentences of random lengths with B = 1. The first pass meets each shape for the first
+time. The second pass repeats the calls in the same order. "over steady" is the second pass's time over the sum of each call's
+best time in several repetitions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from vkdml_lab.reports import as_json, table
 INPUTS = 32
 STEADY_CALLS = 3
 LONGEST, LARGEST_BATCH = 199, 39
-CHECKED = 20  # every so many calls are compared with onnxruntime's
+CHECKED = 20  # one call of so many is compared with onnxruntime
 
 Shape = tuple[int, int]  # T and B
 Run = Callable[[np.ndarray], np.ndarray]
@@ -38,7 +38,7 @@ Run = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Model:
-    """Layers of one bidirectional cell. shapes: so many random ones."""
+    """A chain of bidirectional layers of one cell. shapes: draws random shapes."""
 
     cell: str
     gates: int
@@ -47,7 +47,7 @@ class Model:
     shapes: Callable[[np.random.Generator, int], list[Shape]]
 
     def proto(self) -> ModelProto:
-        """The model with random weights."""
+        """Return the model with random weights."""
         rng = np.random.default_rng(0)
         lines, weights, inputs = [], {}, INPUTS
         for layer in range(self.layers):
@@ -85,7 +85,7 @@ def timed(run: Run, x: np.ndarray) -> tuple[float, np.ndarray]:
 
 
 def measure(model: Model, count: int, device: vkdml.Device, progress: Callable[[], object]) -> dict[str, dict[str, Any]]:
-    """What is in the table, by library. Raises if the libraries disagree."""
+    """Return the table's values by library. Raises if the libraries disagree."""
     proto = model.proto()
     ours = InferenceSession(proto, device=device)
     theirs = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
@@ -97,7 +97,7 @@ def measure(model: Model, count: int, device: vkdml.Device, progress: Callable[[
     inputs = [np.ascontiguousarray(data[:t, :b]) for t, b in shapes]
     rows: dict[str, dict[str, Any]] = {}
     results: dict[str, list[np.ndarray]] = {}
-    for name, run in runs.items():  # one after the other: onnxruntime's threads spin for a while after each call
+    for name, run in runs.items():  # one library after the other, as onnxruntime's threads spin for a while after each call
         made = [_pipelines(device)]
         seconds: dict[str, list[float]] = {"first": [], "second": [], "steady": []}
         results[name] = []
@@ -123,7 +123,7 @@ def _pipelines(device: vkdml.Device) -> int:
 
 
 def row(seconds: dict[str, list[float]], pipelines: int, late: int) -> dict[str, Any]:
-    """A row: quantiles of a call in the first pass, in ms. pipelines: number made in it; late: in its second half."""
+    """Return a row: quantiles of a call's ms in the first pass. pipelines: made in this pass; late: made in its second half."""
     first = np.array(seconds["first"]) * 1e3
     p50, p90, p99 = np.quantile(first, (0.5, 0.9, 0.99)).tolist()
     return {"p50 ms": p50, "p90 ms": p90, "p99 ms": p99, "max ms": float(np.max(first)), "p99/p50": p99 / p50,

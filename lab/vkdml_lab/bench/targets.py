@@ -1,4 +1,4 @@
-"""The libraries that `vkdml conformance --target` knows: by the name before the colon, an adapter and its settings."""
+"""The libraries for `vkdml conformance --target`: an adapter and its settings, by the name before the colon."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 
 from vkdml_lab.bench.peers import Peer
 
-# ONNX Runtime's names of providers, which are written in their own ways
+# Names of ONNX Runtime's providers, in its spelling
 PROVIDERS = {"cpu": "CPU", "webgpu": "WebGpu", "cuda": "CUDA", "tensorrt": "Tensorrt", "rocm": "ROCM", "migraphx": "MIGraphX",
              "dml": "Dml", "openvino": "OpenVINO", "coreml": "CoreML", "qnn": "QNN", "xnnpack": "Xnnpack"}
 
 
 def _onnxruntime(device: str) -> dict[str, Any]:
-    """A provider, by its name in any case, or NAME=PATH of a plugin's library."""
+    """Return the settings for a provider's name in any case, or for NAME=PATH of a plugin's library."""
     name, _, path = device.partition("=")
     provider = f"{PROVIDERS.get(name.lower(), name)}ExecutionProvider"
     return {"provider": name, "plugin": path} if path else {"provider": provider}
 
 
-# The module, what it takes of the text behind the colon, and that text where there is none
+# The module, the settings for the text after the colon, and the default of that text
 TARGETS: Mapping[str, tuple[str, Callable[[str], dict[str, Any]], str]] = {
     "onnxruntime": ("ort", _onnxruntime, "cpu"),
     "torch": ("torch_nn", lambda device: {"device": device}, "cpu"),
@@ -35,7 +35,7 @@ TARGETS: Mapping[str, tuple[str, Callable[[str], dict[str, Any]], str]] = {
 
 
 def target(text: str) -> Peer:
-    """LIBRARY or LIBRARY:DEVICE. Raises ValueError."""
+    """Return the peer for LIBRARY or LIBRARY:DEVICE. Raises ValueError."""
     library, _, device = text.partition(":")
     if library not in TARGETS or (library == "python" and "." not in device):
         known = ", ".join(name for name in TARGETS if name != "python")

@@ -1,4 +1,4 @@
-"""Plans tried on a problem's tensors: inputs, and times, taken in turns, so that what disturbs one plan disturbs all."""
+"""Runs plans on a problem's tensors and times them in turns, so that disturbances affect all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vkdml_lab.suite.support import DTYPES
 
 
 def arrays(problem: Problem) -> dict[str, np.ndarray]:
-    """Inputs, the same each time: of about unit size, with weights that keep sums so. Lengths are from 1 to T."""
+    """Make fixed inputs of about unit size, weights that keep sums so, and lengths from 1 to T."""
     rng = np.random.default_rng(0)
     summed = {"WeightTensor": problem.input_size, "RecurrenceTensor": problem.hidden, "BiasTensor": 4}
     found = {}
@@ -29,9 +29,9 @@ def arrays(problem: Problem) -> dict[str, np.ndarray]:
 
 
 def seconds(trial: Trial, plans: Sequence[Plan], samples: int) -> list[float | str]:
-    """The median of each plan, or why there is none."""
+    """Return each plan's median seconds, or the reason why there is none."""
     runs = [_settled(trial, plan) for plan in plans]
-    for one in [run for run in runs if isinstance(run, Run)][:1]:  # after all compiling, in which a GPU rests
+    for one in [run for run in runs if isinstance(run, Run)][:1]:  # the GPU rested during compiling
         warm_up(one.execute)
     times: list[list[float]] = [[] for _ in runs]
     for _ in range(samples):

@@ -1,4 +1,4 @@
-"""The child process that measures one library: python -m vkdml_lab.bench.worker DESCRIPTOR, started by bench/processes.py.
+"""The process that measures one library: python -m vkdml_lab.bench.worker DESCRIPTOR, started by bench/processes.py.
 
 It imports one adapter.
 """
@@ -18,12 +18,12 @@ from vkdml_lab.bench.nodes import Node
 from vkdml_lab.bench.runner import Runner, UnsupportedError, settle, warm_up
 from vkdml_lab.processes import serve
 
-SAMPLE_SECONDS = 0.02  # a sample has as many calls as take this long
-TOO_SLOW_SECONDS = 20.0  # after such a first call there is no other; its compiling is then a small part
+SAMPLE_SECONDS = 0.02  # a sample repeats calls for this long
+TOO_SLOW_SECONDS = 20.0  # a slower first call is the only one, as compiling is then a small part of it
 
 
 class LibraryWorker:
-    """The commands: each public method is one."""
+    """Answers commands: each public method is one."""
 
     def open(self, adapter: str, settings: Mapping[str, Any]) -> dict[str, str]:
         """Import the library. Returns its version and device."""
@@ -32,13 +32,13 @@ class LibraryWorker:
         return description
 
     def prepare(self, case: Case) -> list[str]:
-        """Build the layer of a case. Returns the names of the ways to call it; some are built when they are warmed up."""
+        """Build a case's layer. Returns the names of the ways to call it; some are built only in warm_up."""
         self._case = case
         self._runners: dict[str, Runner | Callable[[], Runner]] = self._library.prepare(case)
         return list(self._runners)
 
     def compute(self, node: Node) -> dict[str, np.ndarray] | str:
-        """A node's outputs, or what of the node the library has no way to say."""
+        """Return a node's outputs, or what the library has no terms for."""
         try:
             outputs: dict[str, np.ndarray] = self._library.compute(node)
         except UnsupportedError as error:
@@ -46,11 +46,11 @@ class LibraryWorker:
         return outputs
 
     def code(self, node: Node) -> tuple[str, str]:
-        """A program in the library's own terms that prints its outputs of a node: how all begin, and the rest."""
+        """Return a program in the library's terms that prints a node's outputs: its common beginning, and the rest."""
         return self._library.setup, self._library.code(node)
 
     def warm_up(self, way: str) -> dict[str, Any]:
-        """Seconds of the first call and of a later one, and the outputs of the last of the checked calls."""
+        """Return the seconds of the first call and of a later one, and the outputs of the last checked call."""
         runner = self._runner(way)
         runner.reset()
         first = self.sample(way, 1)
@@ -63,7 +63,7 @@ class LibraryWorker:
         return {"first": first, "call": first if first > TOO_SLOW_SECONDS else self._lengthen(way), "outputs": outputs}
 
     def _lengthen(self, way: str) -> float:
-        """Seconds of a call after the library has settled, as the mean of a sample."""
+        """Let the library settle. Returns the mean seconds of a call in a sample."""
         settle(self._runner(way).run)
         calls = 1
         while (seconds := self.sample(way, calls)) * calls < SAMPLE_SECONDS:
@@ -71,7 +71,7 @@ class LibraryWorker:
         return seconds
 
     def measure(self, *arguments: Any) -> dict[str, Any]:
-        """What the library measures itself, such as the ceilings or a first result."""
+        """Return the library's own measurement, such as ceilings or a first result."""
         measured: dict[str, Any] = self._library.measure(*arguments)
         return measured
 
@@ -80,7 +80,7 @@ class LibraryWorker:
         warm_up(self._runner(way).run)
 
     def sample(self, way: str, calls: int) -> float:
-        """The mean seconds of a call, of about so many."""
+        """Return the mean seconds of a call in a sample of about `calls` calls."""
         runner = self._runner(way)
         runs = max(1, calls // runner.calls)
         runner.before()

@@ -1,10 +1,10 @@
-"""Other libraries, one module each: what `vkdml conformance --target` tests, and what the benchmark times.
+"""Adapters: a module for each library that `vkdml conformance --target` tests or the benchmark times.
 
-The way in for another library is a module with a class Library: its constructor takes settings and raises UnavailableError
-where the library cannot run here; `description` says its version and device; and it is a `library.OnnxLibrary`, which loads
-ONNX models, or has `compute` and `code` of its own, as torch_nn.py. `prepare` is for the benchmark alone. It runs
-in a process of its own, so it may crash or hang. bench/targets.py names it for the command line. For a function that computes a
-node there is `--target python:module.function`, without any of this.
+An adapter has a class Library. Its constructor takes settings and raises UnavailableError if the library cannot run here.
+`description` has the library's version and device. It derives from `library.OnnxLibrary` to load ONNX models, or has `compute`
+and `code` of its own, as torch_nn.py. `prepare` is only for the benchmark. Adapters run in a process of their own, so they may
+crash or hang. bench/targets.py names them for the command line. For a single function, use `--target python:module.function`,
+which needs no adapter.
 """
 
 from __future__ import annotations
@@ -15,5 +15,5 @@ from typing import Any
 
 
 def load(adapter: str, settings: Mapping[str, Any]) -> Any:
-    """A library. adapter: a module with a class Library, of this package where the name has no dot."""
+    """Make a library. adapter: a module with a class Library; a name without a dot is in this package."""
     return import_module(adapter if "." in adapter else f"{__name__}.{adapter}").Library(**settings)

@@ -1,4 +1,4 @@
-"""Anybody's function from a node's operator, attributes and inputs to its outputs."""
+"""An adapter for any Python function from a node's operator, attributes and inputs to its outputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vkdml_lab.processes import UnavailableError
 
 
 class Library(Computes):
-    """f(op, attributes, inputs) -> outputs. name: module.function. folder: where its module is looked for first."""
+    """Calls f(op, attributes, inputs) -> outputs. name: module.function. folder: the first place to look for the module."""
 
     def __init__(self, name: str, folder: str = "") -> None:
         sys.path.insert(0, folder)

@@ -1,4 +1,4 @@
-"""IREE on Vulkan. Models are compiled ahead of time."""
+"""IREE on Vulkan, which compiles models ahead of time."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def _listed(outputs: Any) -> Sequence[Any]:
 
 
 def _to_host(device: runtime.HalDevice, array: runtime.DeviceArray) -> np.ndarray:
-    """Copies like DeviceArray.to_host does through staging memory. to_host itself fails with drivers that can import host
-    memory: it gives them an array's memory, which need not begin at a page.
+    """Copy an array through staging memory, like DeviceArray.to_host. to_host fails on drivers that can import host memory, as
+    it passes an array's memory, which may not begin at a page.
     """
     source = array._buffer_view.get_buffer()
     staging = device.allocator.allocate_buffer(

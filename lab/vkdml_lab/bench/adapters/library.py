@@ -1,4 +1,4 @@
-"""What adapters share: a library as the conformance suite asks it, and one that loads ONNX models."""
+"""Base classes of adapters: Computes, a library that computes nodes, and OnnxLibrary, which loads ONNX models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Call = Callable[[Mapping[str, np.ndarray]], Sequence[Any]]
 
 
 class Computes(ABC):
-    """A library that computes nodes. description: its version and device. setup: how all programs of `code` begin."""
+    """A library that computes nodes. description: its version and device. setup: the beginning of all programs of `code`."""
 
     description: dict[str, str]
 
@@ -28,18 +28,18 @@ class Computes(ABC):
 
     @abstractmethod
     def compute(self, node: Node) -> dict[str, np.ndarray]:
-        """A node's outputs by ONNX's names, in ONNX's shapes.
+        """Return a node's outputs by ONNX's names, in ONNX's shapes.
 
-        Raises UnsupportedError for what cannot be said in the library's terms; what it raises itself is a refusal.
+        Raises UnsupportedError if the library has no terms for the node. Its own errors are refusals.
         """
 
     @abstractmethod
     def code(self, node: Node) -> str:
-        """A program in the library's own terms, of few lines and without vkdml, that prints its outputs of a node."""
+        """Return a short program in the library's terms, without vkdml, that prints a node's outputs."""
 
 
 class OnnxLibrary(Computes):
-    """A library that loads ONNX models. lines: a function run(model, arrays) that returns the outputs, for programs."""
+    """A library that loads ONNX models. lines: the text of run(model, arrays), which returns the outputs, for programs."""
 
     lines: str
 
@@ -49,7 +49,7 @@ class OnnxLibrary(Computes):
 
     @abstractmethod
     def load(self, node: Node) -> Call:
-        """A function from the inputs of a node's model to its outputs, as the library's own objects."""
+        """Return a function from the inputs of a node's model to its outputs, as the library's objects."""
 
     def to_numpy(self, outputs: Sequence[Any]) -> list[np.ndarray]:
         return list(outputs)
@@ -63,7 +63,7 @@ class OnnxLibrary(Computes):
         return f"print(run(*one_node({', '.join(said)})))\n"
 
     def prepare(self, case: Case) -> dict[str, Runner]:
-        """One way to call it: from numpy to numpy."""
+        """Offer one way to call the layer: from numpy to numpy."""
         node = node_of(case)
         call, given = self.load(node), node.feeds
         return {"host": Runner(case, lambda *states: call({**given, **dict(zip(STATE_INPUTS, states))}),

@@ -1,4 +1,4 @@
-"""ncnn, with Vulkan switched on. Whether a release runs a layer there, only the driver knows: the dispatches are counted."""
+"""ncnn with Vulkan enabled. Its dispatches are counted, as only the driver knows whether a layer runs on Vulkan."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def net_of(param: str, weights: list[np.ndarray], device: int = 0) -> ncnn.Net:
     net.opt.use_fp16_packed = net.opt.use_fp16_storage = net.opt.use_fp16_arithmetic = False
     net.set_vulkan_device(device)
     net.load_param_mem(param)
-    net.load_model_mem(b"".join(bytes(4) + array.tobytes() for array in weights))  # each behind a tag, 0 for float32
+    net.load_model_mem(b"".join(bytes(4) + array.tobytes() for array in weights))  # each behind a tag; 0 stands for float32
     return net
 
 
@@ -49,7 +49,7 @@ def run(net: ncnn.Net, inputs: dict[str, np.ndarray], outputs: tuple[str, ...]) 
 
 
 class Library(Computes):
-    """ncnn on the Vulkan device whose name begins so, or on its CPU code where it has no kernel."""
+    """ncnn on the first Vulkan device with this beginning of its name. Layers without a Vulkan kernel run on the CPU."""
 
     setup = f"import ncnn\nimport numpy as np\n\n{inspect.getsource(net_of)}\n{inspect.getsource(run)}\n"
 
@@ -68,7 +68,7 @@ class Library(Computes):
         return dict(zip(node.outputs, self.load(node)(node.inputs)))
 
     def load(self, node: Node) -> Call:
-        """A function from the node's inputs that are no weights to its outputs."""
+        """Return a function from the node's inputs, except weights, to its outputs."""
         net = net_of(param_of(node), weights_of(node), self._index)
         state, y = node.shapes
 
@@ -84,7 +84,7 @@ class Library(Computes):
         return f"net = net_of({param_of(node)!r}, [{weights}])\nprint(*run(net, {{{inputs}}}, {node.outputs}))\n"
 
     def prepare(self, case: Case) -> dict[str, Runner]:
-        """One way to call it: from numpy to numpy."""
+        """Offer one way to call the layer: from numpy to numpy."""
         node = node_of(case)
         call, given = self.load(node), node.inputs
         return {"host": Runner(case, lambda *states: call({**given, **dict(zip(STATE_INPUTS, states))}),
@@ -96,7 +96,7 @@ def devices() -> list[str]:
 
 
 def param_of(node: Node) -> str:
-    """The layer as ncnn's text, its blobs named as ONNX's tensors. Raises UnsupportedError for what it has no words for."""
+    """Return the layer in ncnn's text format, with ONNX's tensor names. Raises UnsupportedError if ncnn has no terms for it."""
     lacking = {"batches: one row": node.batch != 1, "sequence_lens": "sequence_lens" in node.inputs, "P": "P" in node.inputs,
                "clip": node.get("clip") is not None, "input_forget": node.get("input_forget"),
                node.element: node.element != "float32", "T = 0": not node.steps,
@@ -112,7 +112,7 @@ def param_of(node: Node) -> str:
 
 
 def weights_of(node: Node) -> list[np.ndarray]:
-    """Those of the input, biases, those of the state. ncnn adds up biases, except those of a GRU's last gate."""
+    """Return W, biases and R in ncnn's form. ncnn adds up both biases, except a GRU's last gate's."""
     order, gates, hidden = list(GATE_ORDER[node.op]), GATES[node.op], node.hidden
     w, r = (node.inputs[name].reshape(node.directions, gates, hidden, -1)[:, order] for name in ("W", "R"))
     b = node.inputs.get("B", np.zeros((node.directions, 2 * gates * hidden), np.float32))
@@ -122,7 +122,7 @@ def weights_of(node: Node) -> list[np.ndarray]:
 
 
 def inputs_of(node: Node, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """X as [T, I], and states as [directions, hidden]: all or none."""
+    """Return X as [T, I], and all states as [directions, hidden] if any is given."""
     names = STATE_INPUTS[:len(node.outputs) - 1]
     found = {"X": np.ascontiguousarray(given["X"]).reshape(node.steps, -1)}
     if any(name in given for name in names):
@@ -132,7 +132,7 @@ def inputs_of(node: Node, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarr
 
 
 def counted(device: str) -> dict[str, int]:
-    """How many dispatches reach the driver in a few steps of each layer, in a process with a layer of Vulkan's that counts."""
+    """Count the dispatches of a few steps of each layer, in a process with a Vulkan layer that counts."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             variables = layer.build(Path(folder))

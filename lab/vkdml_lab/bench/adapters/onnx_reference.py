@@ -1,4 +1,4 @@
-"""The package onnx's own evaluator."""
+"""The evaluator of the package onnx."""
 
 from __future__ import annotations
 

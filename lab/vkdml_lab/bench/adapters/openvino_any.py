@@ -12,12 +12,12 @@ from vkdml_lab.bench.nodes import Node
 from vkdml_lab.bench.runner import UnsupportedError, most_alike
 from vkdml_lab.processes import UnavailableError
 
-# By default it may compute in bfloat16 or float16 where the device has them
+# By default it may compute in bfloat16 or float16
 OPTIONS = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
 
 
 class Library(OnnxLibrary):
-    """OpenVINO on the device, CPU or GPU, that is named most like `name`."""
+    """OpenVINO on the CPU or GPU whose name is most like `name`."""
 
     def __init__(self, device: str = "CPU", name: str = "") -> None:
         self._core = openvino.Core()

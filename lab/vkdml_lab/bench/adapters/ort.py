@@ -1,4 +1,4 @@
-"""ONNX Runtime: its own providers, and plugins, such as the one for WebGPU, which runs on Vulkan through Dawn."""
+"""ONNX Runtime with its own providers or plugins, such as the WebGPU one, which uses Vulkan through Dawn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WEBGPU = "WebGpu" + PROVIDER
 
 
 class Library(OnnxLibrary):
-    """One provider. vendor: of the GPU that a plugin is to take, where it is offered several. plugin: its library's path."""
+    """One provider. vendor: the GPU vendor that a plugin shall use. plugin: path of its library."""
 
     def __init__(self, provider: str = "CPUExecutionProvider", vendor: int = 0, plugin: str = "") -> None:
         self._provider = provider
@@ -35,11 +35,11 @@ class Library(OnnxLibrary):
 
     def load(self, node: Node) -> Call:
         options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4  # what it refuses it raises too
+        options.log_severity_level = 4  # it also raises what it logs
         if self._devices:
             options.add_provider_for_devices(self._devices, {})
         if self._provider != "CPUExecutionProvider":
-            options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")  # what it does not support must fail
+            options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")  # unsupported nodes must fail
         session = onnxruntime.InferenceSession(node.model(), options,
                                                providers=None if self._devices else [self._provider])
         return lambda feeds: session.run(None, feeds)
@@ -51,7 +51,7 @@ def _webgpu() -> tuple[str, str]:
 
 
 def _devices(name: str, vendor: int) -> list[Any]:
-    """The first device that a plugin is offered, of this vendor if there is one."""
+    """Return the first device of this vendor that a plugin offers, or the first of all."""
     devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == name]
     if not devices:
         raise UnavailableError("no device listed: the plugin is offered only GPUs that the system lists in /sys/class/drm")

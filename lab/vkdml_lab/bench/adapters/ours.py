@@ -1,4 +1,4 @@
-"""vkdml, called in every way that a user has. The benchmark takes two: a layer on arrays, and DirectML's objects."""
+"""vkdml in all ways that users can call it. The benchmark uses two: a layer on arrays, and DirectML's objects."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ class Library(Computes):
         return {way: ways[way]() for way in ("host", "device")}
 
     def ways(self, case: Case) -> dict[str, Callable[[], Runner]]:
-        """Each way that a user has, and the kernels alone.
+        """Return all ways of users, and the kernels alone.
 
-        From numpy to numpy: a layer (host), a stream of it, a converted module (of tensors on the CPU), an ONNX session. With
-        tensors on the device: executions of DirectML's objects, one at a time (device) or ten that are queued.
+        From numpy to numpy: a layer (host), a layer's stream, a converted module (tensors on the CPU), an ONNX session. With
+        tensors on the device: DirectML's objects, executed one by one (device) or ten in a queue.
         """
         arrays = {name: array.astype(self._dtype) for name, array in case.arrays().items()}
         made = {"host": self._host, **({"module": self._module} if find_spec("torch") else {}), "session": self._session,
@@ -112,8 +112,8 @@ class Library(Computes):
         return Runner(case, layer.execute_queued, layer.zeros, self._downloaded(case), QUEUED)
 
     def _kernels(self, case: Case, arrays: Arrays) -> Runner:
-        """The plan of the device's way, ten times in one submission."""
-        from vkdml_lab.internals import Run, Trial, open_device  # here, as another commit's package may have other internals
+        """Run the plan of the way "device" ten times in one submission."""
+        from vkdml_lab.internals import Run, Trial, open_device  # another commit's package may lack these
 
         layer = Layer(self._device, case, arrays, self._dtype)
         problem, plan = layer.compiled.problem, layer.compiled.plan
@@ -138,10 +138,10 @@ class Library(Computes):
 
 
 class Layer:
-    """An operator with its buffers. Only its execution is recorded: all tensors are on the device already, and stay there.
+    """An operator with its buffers. Only its execution is recorded, as all tensors stay on the device.
 
-    Streaming cases use two sets of outputs in turns: the states in one set are the initial states of the execution that writes
-    the other.
+    Streaming cases alternate between two sets of outputs: the states in one set are the initial states of the execution that
+    writes the other.
     """
 
     def __init__(self, device: vkdml.Device, case: Case, arrays: Arrays, dtype: str) -> None:
@@ -159,7 +159,7 @@ class Layer:
             self._inputs["SequenceLengthsTensor"] = device.upload(case.lengths.astype(np.uint32))
         y = self._buffer(case.steps)
         self._outputs = [[y, *(self._buffer() for _ in range(STATES[case.cell]))] for _ in range(2 if case.streaming else 1)]
-        # The first execution reads its initial states from the last set.
+        # The first execution takes its initial states from the last set
         self._recorders = [self._record(self._outputs[turn - 1][1:], outputs) for turn, outputs in enumerate(self._outputs)]
         self._turn = 0
 
@@ -179,7 +179,7 @@ class Layer:
         return self._outputs[turn]
 
     def execute_queued(self) -> list[vkdml.Buffer]:
-        """Begin as many executions as are queued, and wait for the last. Returns the outputs."""
+        """Begin a queue of executions and wait for the last. Returns the outputs."""
         for pending in [self._recorders[0].execute_async() for _ in range(QUEUED)]:
             pending.wait()
         return self._outputs[0]

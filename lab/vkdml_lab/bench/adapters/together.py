@@ -1,4 +1,4 @@
-"""Several libraries in one process: they take turns on one GPU, which does not rest meanwhile. A way is named LIBRARY/WAY."""
+"""Several libraries in one process, which take turns so that their GPU does not rest. A way's name is LIBRARY/WAY."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from vkdml_lab.processes import UnavailableError
 
 
 class Library:
-    """libraries: each one's adapter and settings, by name. description: of each, what it is or why it is missing."""
+    """Holds the libraries. libraries: adapter and settings by name. description: each one's description, or why it is missing.
+    """
 
     def __init__(self, libraries: Mapping[str, tuple[str, Mapping[str, Any]]]) -> None:
         self._libraries: dict[str, Any] = {}

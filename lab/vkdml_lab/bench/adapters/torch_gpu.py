@@ -1,4 +1,4 @@
-"""The door to GPUs of PyTorch: only this module asks torch which there are, waits for them, and records their graphs."""
+"""Access to PyTorch's GPUs: only this module lists them, waits for them, and records their graphs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import torch
 from vkdml_lab.bench.runner import most_alike
 from vkdml_lab.processes import UnavailableError
 
-KINDS = ("cuda", "xpu", "mps")  # of GPUs; ROCm's name is cuda too
-WARMING_CALLS = 3  # before a graph is recorded, which must not allocate what libraries keep
+KINDS = ("cuda", "xpu", "mps")  # kinds of GPUs; ROCm is cuda, too
+WARMING_CALLS = 3  # before a graph is recorded, which must not include allocations of libraries
 
 Work = Callable[[], object]
 
 
 @dataclass(frozen=True)
 class Place:
-    """A device of torch. wait: until it has done all. graph: records a function's work and returns what runs it again; None:
-    this torch has no graphs there. has_tf32: whether the setting of TF32 means something.
+    """A device of torch. wait: wait until it is idle. graph: record a function's work and return a function that repeats it;
+    None if this torch cannot. has_tf32: whether the TF32 setting has an effect.
     """
 
     device: torch.device
@@ -29,11 +29,11 @@ class Place:
     has_tf32: bool = False
 
 
-CPU = Place(torch.device("cpu"), "CPU")  # which is done when a call returns
+CPU = Place(torch.device("cpu"), "CPU")  # a call returns when it is done
 
 
 def find(kinds: Sequence[str] = KINDS, name: str = "") -> Place:
-    """The GPU of these kinds that is named most alike. Raises UnavailableError."""
+    """Return the GPU of these kinds whose name is most like `name`. Raises UnavailableError."""
     for kind in kinds:
         module = getattr(torch, kind)
         if module.is_available():
@@ -45,7 +45,7 @@ def find(kinds: Sequence[str] = KINDS, name: str = "") -> Place:
 
 
 def _described(device: torch.device) -> str:
-    """A device's name, and what runs recurrent layers on it."""
+    """Return a device's name, and the library that runs its recurrent layers."""
     if device.type != "cuda":
         return device.type.upper() if device.type != "xpu" else torch.xpu.get_device_name(device)
     runs = f"ROCm {torch.version.hip}" if torch.version.hip else f"CUDA {torch.version.cuda}"

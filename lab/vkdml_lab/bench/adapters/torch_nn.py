@@ -22,14 +22,14 @@ from vkdml_lab.processes import UnavailableError
 # For each gate in PyTorch's order (r z n, i f g o), its index in ONNX's order (z r h, i o f c)
 GATE_ORDER = {"gru": (1, 0, 2), "lstm": (0, 2, 3, 1), "rnn": (0,)}
 INITIAL = {"GRU": ("initial_h",), "RNN": ("initial_h",), "LSTM": ("initial_h", "initial_c")}
-USUAL = {"bias": True, "batch_first": False, "bidirectional": False, "nonlinearity": "tanh"}  # of a module's settings
+USUAL = {"bias": True, "batch_first": False, "bidirectional": False, "nonlinearity": "tanh"}  # defaults of a module's settings
 GPU = "gpu"
-WAYS = ("host", "device")  # of the benchmark
+WAYS = ("host", "device")  # ways that the benchmark uses
 
 
 class Library(Computes):
-    """PyTorch on a device. device: cpu, one of torch_gpu.KINDS, or gpu, whichever is here. name: of the GPU, about. tf32: None:
-    as torch has it.
+    """PyTorch on a device. device: cpu, one of torch_gpu.KINDS, or gpu for any of them. name: most like the GPU's. tf32: None
+    keeps torch's default.
     """
 
     def __init__(self, device: str = "cpu", dtype: str = "float32", tf32: bool | None = None, name: str = "") -> None:
@@ -57,7 +57,7 @@ class Library(Computes):
         return dict(zip(node.outputs, [y, *(state.swapaxes(0, 1) if is_batch_first else state for state in last)]))
 
     def _state(self, node: Node, name: str, is_reverse: bool) -> torch.Tensor:
-        """An initial state of [directions, batch, hidden], also where the node has only the other one, or only a direction."""
+        """Return an initial state as [directions, batch, hidden], with zeros for a direction that the node lacks."""
         array = node.inputs.get(name)
         if array is None:
             array = np.zeros((node.directions, node.batch, node.hidden), node.inputs["X"].dtype)
@@ -88,8 +88,8 @@ class Library(Computes):
         return {way: make() for way, make in self.ways(case).items() if way in WAYS}
 
     def ways(self, case: Case) -> dict[str, Callable[[], Runner]]:
-        """Each way to call a module: from numpy to numpy; on a GPU also with all tensors there, a call at a time or ten that
-        are queued, and both with a graph of the call. All have this library's setting of TF32, which is the process's.
+        """Return the ways to call a module: from numpy to numpy; on a GPU also with tensors there, one call at a time or ten in
+        a queue, each also as a graph. TF32 is set for the process, so all have this library's setting.
         """
         place, dtype = self._place, self._dtype
         module = make_module(node_of(case)).to(place.device, dtype)
@@ -116,7 +116,7 @@ class Library(Computes):
             @torch.inference_mode()
             def work() -> None:
                 outputs[:] = call_module(x_there, states)
-                for state, last in zip(states, outputs[1:]):  # which the next run begins with
+                for state, last in zip(states, outputs[1:]):  # the next run begins with these
                     state.copy_(last)
 
             assert place.graph
@@ -125,12 +125,12 @@ class Library(Computes):
             return on_device(lambda *_: (run(), outputs)[1], calls, lambda: [state.zero_() for state in states])
 
         ways = {"host": lambda: Runner(case, host, partial(state_tensors, case, dtype), to_numpy(case), before=self._set)}
-        if place is torch_gpu.CPU:  # nothing is brought there
+        if place is torch_gpu.CPU:  # no copies are needed
             return ways
         for calls, way in {1: "", **({} if case.streaming else {QUEUED: "queued"})}.items():
             ways[way or "device"] = partial(on_device, lambda *states: call_module(x_there, states), calls,
                                             partial(state_tensors, case, dtype, place.device))
-            if place.graph and not case.ragged:  # rows of different lengths are packed by the host
+            if place.graph and not case.ragged:  # the host packs rows of different lengths
                 ways[f"graph {way}".rstrip()] = partial(recorded, calls)
         return ways
 
@@ -140,8 +140,8 @@ class Library(Computes):
 
 
 def make_module(node: Node) -> torch.nn.Module:
-    """A module with the node's weights, in its type. PyTorch's GRU is ONNX's with linear_before_reset = 1. An operator that
-    only runs backward is the second direction of a module with two.
+    """Make a module with the node's weights and type. PyTorch's GRU has linear_before_reset = 1. A backward node becomes the
+    second direction of a bidirectional module.
     """
     unsupported = [*(["clip"] if node.get("clip") is not None else []), *(["input_forget"] if node.get("input_forget") else []),
                    *(["peepholes"] if "P" in node.inputs else []),
@@ -167,21 +167,21 @@ def make_module(node: Node) -> torch.nn.Module:
 
 
 def tensor(array: np.ndarray) -> torch.Tensor:
-    """A tensor of the array's type; torch takes no array of bfloat16."""
+    """Return a tensor of the array's type; torch itself takes no bfloat16 array."""
     if array.dtype.name != "bfloat16":
         return torch.from_numpy(np.ascontiguousarray(array))
     return torch.from_numpy(array.astype(np.float32)).to(torch.bfloat16)
 
 
 def reorder(cell: str, array: np.ndarray) -> np.ndarray:
-    """An array whose rows are gates in ONNX's order, in PyTorch's order."""
+    """Reorder rows from ONNX's order of gates to PyTorch's."""
     gates = array.reshape(len(GATE_ORDER[cell]), -1, *array.shape[1:])
     return gates[list(GATE_ORDER[cell])].reshape(array.shape)
 
 
 def caller(module: torch.nn.Module, lengths: np.ndarray | None, batch_first: bool = False
             ) -> Callable[[torch.Tensor, Sequence[torch.Tensor]], list[torch.Tensor]]:
-    """A function that calls the module and returns y and the last states. Input with different lengths is packed."""
+    """Return a function that calls the module and returns y and the last states. Inputs of different lengths are packed."""
 
     @torch.inference_mode()
     def call(x: torch.Tensor, states: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -197,12 +197,12 @@ def caller(module: torch.nn.Module, lengths: np.ndarray | None, batch_first: boo
 
 
 def state_tensors(case: Case, dtype: torch.dtype, device: torch.device | None = None) -> list[torch.Tensor]:
-    """Zeros for the states that a case's calls begin with."""
+    """Return the zero states with which a case's calls begin."""
     return [torch.zeros(case.state_shape, dtype=dtype, device=device) for _ in range(case.states)]
 
 
 def to_numpy(case: Case) -> Callable[[Sequence[torch.Tensor]], list[np.ndarray]]:
-    """A function from a module's outputs to numpy arrays in ONNX's shapes."""
+    """Return a function that converts a module's outputs to numpy arrays in ONNX's shapes."""
     def converted(outputs: Sequence[torch.Tensor]) -> list[np.ndarray]:
         y, *last = (output.float().cpu().numpy() for output in outputs)
         return [y.reshape(case.steps, case.batch, case.directions, case.hidden).transpose(0, 2, 1, 3), *last]

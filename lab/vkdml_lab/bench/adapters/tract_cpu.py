@@ -1,4 +1,4 @@
-"""tract, by Sonos, on the CPU."""
+"""Sonos's tract on the CPU."""
 
 from __future__ import annotations
 

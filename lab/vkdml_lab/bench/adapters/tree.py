@@ -1,4 +1,4 @@
-"""This project from a given source tree, for `bench.against`. It uses public names only, so that it runs with other commits."""
+"""This project in a given source tree, for `bench.against`. Uses public names only, so that it runs with other commits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LATER_CALLS = 3
 
 
 class Library:
-    """Does not open the device before a case is measured: that is a part of a first result.
+    """Opens the device only when a case is measured, as this is a part of a first result.
 
     tree: the folder of the source tree from which vkdml must come. device: an index.
     """
@@ -35,8 +35,8 @@ class Library:
         return self._library.prepare(case)
 
     def measure(self, case: Case) -> dict[str, Any]:
-        """Seconds of a first result from numpy to numpy. first: opening the device, and the first call. compile: the first call
-        less a later call.
+        """Measure a first result from numpy to numpy. first: seconds to open the device and call. compile: seconds of the first
+        call minus a later call's.
         """
         arrays = case.arrays()
         started = time.perf_counter()
