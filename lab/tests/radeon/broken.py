@@ -1,7 +1,4 @@
-"""Instructions that are broken, one at a time wherever it runs, and whether the package's self-test sees each that spoils a problem.
-
-    vkdml radeon python -m lab.tests.radeon.broken [--cases NAME ...]
-"""
+"""Breaks one instruction at a time, and checks that the package's self-test sees each one that spoils a problem."""
 
 from __future__ import annotations
 
@@ -40,11 +37,11 @@ FLOAT16 = next(element for element in ELEMENT_TYPES if element.name == "float16"
 
 
 def recurrent(cell: Any, element: Any, *sizes: int, **changes: Any) -> Problem:
-    """A problem that takes several tiles of rows, and more steps than the self-test's."""
+    """Make a problem with several tiles of rows and more steps than the self-test's."""
     return from_desc(make_desc(cell, *sizes, data_type=element.data_type, **changes), element=element)
 
 
-# Problems as users have them, and how they run. Sizes: T, B, I, H and D
+# Usual problems and how they run. Sizes: T, B, I, H and D
 CASES: dict[str, tuple[Any, Options]] = {
     "GRU sequence": (recurrent(GRU, FLOAT32, 9, 13, 24, 48), Options(schedule=SEQUENCE, rows=4)),
     "GRU persistent": (recurrent(GRU, FLOAT32, 9, 13, 16, 64), Options(schedule=PERSISTENT, workgroup=128, rows=4)),
@@ -58,7 +55,7 @@ CASES: dict[str, tuple[Any, Options]] = {
 
 
 def counts() -> Counter[int]:
-    """How often each instruction ran so far, by its number."""
+    """Return how often each instruction has run, by number."""
     found: Counter[int] = Counter()
     for program in process.programs():
         for n in range(program.count):
@@ -75,7 +72,7 @@ def spoiled(gpu: Gpu, samples: Any) -> bool:
 
 
 def is_seen(gpu: Gpu, problem: Any, planned: Any, options: Options) -> bool:
-    """Whether the self-test, without what it remembers, refuses the problem's kernels."""
+    """Whether the self-test refuses the problem's kernels, without its earlier results."""
     gpu.once_cache.pop(self_test.check, None)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = folder
@@ -87,7 +84,7 @@ def is_seen(gpu: Gpu, problem: Any, planned: Any, options: Options) -> bool:
 
 
 def main() -> int:
-    """Prints a line for each case. Whether an instruction spoiled a problem unseen."""
+    """Print a line for each case. Returns 1 if an instruction spoiled a problem unseen."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     arguments = parser.parse_args()

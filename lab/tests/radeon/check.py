@@ -1,8 +1,8 @@
-"""`make radeon`: the suite of kernels for GPUs on each emulated Radeon, and the tests of the engine and the faces on one.
+"""`make radeon`: tests the GPU kernels on each emulated Radeon, and the engine and faces on one of them.
 
     python -m lab.tests.radeon.check [--minutes M]
 
-It takes some minutes on two cores; --minutes goes on with random problems for so long.
+It takes some minutes on two cores. --minutes adds random problems for this time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 from vkdml_lab.radeon import command
 
 SUITE = [f"lab/vkdml_lab/suite/test_{name}.py" for name in ("gpu_kernels", "gpu_projection", "halves", "plain", "elementwise", "casts")]
-# Tests that ask something else of the machine
+# Tests with other requirements of the machine
 APART = {
     "work that a GPU does in less than a second, and the emulator in minutes": [
         "test_kp", "test_random_shapes_share_pipelines", "test_other_threads_go_on_meanwhile", "test_a_limit_on_memory", "test_tuner"],
@@ -28,7 +28,7 @@ REST = ["tests/engine", "tests/faces"]
 
 
 def main() -> int:
-    """Whether anything failed."""
+    """Run all tests. Returns an exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=0)
     arguments = parser.parse_args()

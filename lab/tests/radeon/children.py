@@ -1,7 +1,4 @@
-"""Processes that are made in different ways, and whether each computes on the emulated GPU; what a submission leaves to be waited for.
-
-vkdml radeon python -m lab.tests.radeon.children
-"""
+"""Child processes, started in different ways, must compute on the emulated GPU, also with a submission pending."""
 
 from __future__ import annotations
 
@@ -15,19 +12,19 @@ import numpy as np
 
 
 def compute(seed: int = 0) -> str:
-    """The device's name, if a GRU on it is right."""
+    """Run a GRU. Returns the device's name if the result is right."""
     import vkdml
     from vkdml_lab.suite.support import CELLS, Case, check, make_desc, random_arrays, run_on_device
 
     device = vkdml.Device()
     desc = make_desc(CELLS[seed % len(CELLS)], 3, 2, 4, 9)
     case = Case(desc, None, random_arrays(desc, np.random.default_rng(seed)))
-    check(case, run_on_device(device, case, vkdml.Options(schedule="stepped")))  # forced: the grid-sync test takes minutes
+    check(case, run_on_device(device, case, vkdml.Options(schedule="stepped")))  # forced, as the grid-sync test takes minutes
     return device.info.name
 
 
 def forked() -> str:
-    """The same in a child that fork() made."""
+    """Run `compute` in a child made by fork()."""
     reading, writing = os.pipe()
     if not os.fork():
         os.write(writing, compute().encode())
@@ -37,7 +34,7 @@ def forked() -> str:
 
 
 def main() -> None:
-    """Prints what each process ran on."""
+    """Print the device of each process."""
     names = [forked(), compute()]
     for method in ("spawn", "forkserver"):
         with ProcessPoolExecutor(2, multiprocessing.get_context(method)) as pool:

@@ -1,6 +1,5 @@
-"""Mistakes in the machine code of the kernels, one at a time, and how the emulated GPU shows each: other bits, a finding, or neither.
-
-    vkdml radeon python -m lab.tests.radeon.mutations [--most N] [--ways NAME ...]
+"""Plants mistakes in the kernels' machine code, one at a time, and prints how the emulated GPU shows each: by other bits, a
+finding, or not at all.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from vkdml_lab.radeon.structures import FLAGS, Instruction
 from vkdml_lab.radeon.structures import VECTOR as IS_VECTOR
 from vkdml_lab.suite.support import Case, make_desc, random_arrays, run_on_device
 
-# Sizes at which workgroups have several waves that store, and parts wait for each other
+# Sizes with several storing waves in a workgroup, and workgroups that wait for each other
 WAYS = {"sequence": Options(schedule="sequence", workgroup=256), "stepped": Options(schedule="stepped", workgroup=256),
         "persistent": Options(schedule="persistent", workgroup=256, rows=2)}
-# Why a mistake shows in nothing. The first five are certain for what ran: clocks and stamps of accesses find what another order
-# would make wrong. The others are what was found where they were looked at
+# Reasons why a mistake may not show. The first five are certain for what ran, as clocks and stamps find what another order
+# would break. The others were found by looking at cases
 WHY = {
     "glc": "its core's cache was invalidated since another core's last store there",
     "buffer_gl0_inv": "no line that is read behind it was stored to by another core",
@@ -37,8 +36,8 @@ WHY = {
     "swapped": "both hold the same, or nothing depends on them: a bound, or a division of small numbers",
     "other register": "its neighbour holds the same, or nothing depends on it: a bound, a product with padding, or such a division",
 }
-_WAITS = {"vmcnt": (0,), "lgkmcnt": (1, 3), "s_waitcnt_vscnt": (2,)}  # the places of their counts
-SEEDS = ((1, 1), (2, 2), (3, 1), (4, 2))  # and how late loads and stores end
+_WAITS = {"vmcnt": (0,), "lgkmcnt": (1, 3), "s_waitcnt_vscnt": (2,)}  # indices of their counters
+SEEDS = ((1, 1), (2, 2), (3, 1), (4, 2))  # seed, and how late loads and stores end
 _COMMUTES = {"add", "mul", "and", "or", "xor", "max", "min", "fma", "fmac", "fmaak", "eq", "ne", "lg", "neq", "add3", "or3", "mad"}
 
 
@@ -68,7 +67,7 @@ def _from_elsewhere(instruction: Instruction) -> None:
 
 
 def kinds_of(i: Instruction) -> Iterator[tuple[str, Callable[[Instruction], None]]]:
-    """The mistakes that an instruction may be mutated to."""
+    """Yield the mistakes that an instruction can get."""
     name = NAMES[i.op]
     if name in ("s_barrier", "buffer_gl0_inv"):
         yield name, _does_nothing
@@ -88,14 +87,14 @@ def kinds_of(i: Instruction) -> Iterator[tuple[str, Callable[[Instruction], None
 
 @dataclass
 class Runner:
-    """A case that runs again and again by one way."""
+    """A case that runs repeatedly in one way."""
 
     device: Device
     case: Case
     options: Options
 
     def run(self) -> tuple[dict[str, bytes], set[str]]:
-        """The results' bytes, and what was found."""
+        """Return the results' bytes, and the kinds of findings."""
         try:
             results = {field: array.tobytes() for field, array in run_on_device(self.device, self.case, self.options).items()}
         except (VkdmlError, AssertionError) as error:
@@ -103,7 +102,7 @@ class Runner:
         return results, process.found()
 
     def seen(self, right: dict[str, bytes]) -> str:
-        """How a mistake shows."""
+        """Return how a mistake shows."""
         for seed, late in SEEDS:
             process.change(seed=seed, late=late)
             results, found = self.run()
@@ -115,7 +114,7 @@ class Runner:
 
 
 def main() -> int:
-    """Prints the table. Whether the kernels themselves are clean."""
+    """Print the table. Returns 1 if the kernels without mistakes have findings."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--most", type=int, default=16, help="of each kind and way")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))

@@ -1,7 +1,4 @@
-"""Plans whose workgroups wait for each other, on a GPU with room for exactly all of them at once, and for one less.
-
-    vkdml radeon python -m lab.tests.radeon.room
-"""
+"""Persistent plans on a GPU with room for exactly all of their workgroups, and for one less."""
 
 from __future__ import annotations
 
@@ -23,9 +20,9 @@ from vkdml_lab.suite.support import make_desc
 
 
 def main() -> None:
-    """Prints what each plan did. Raises AssertionError for wrong results, and if it gave up or did not against what is expected."""
+    """Print what each plan did. Raises AssertionError for wrong results, or if giving up is not as expected."""
     gpu = Device().gpu
-    for cell in (GRU, LSTM):  # with one tile of rows, so that all parts wait for each other
+    for cell in (GRU, LSTM):  # one tile of rows, so that all workgroups wait for each other
         problem = from_desc(make_desc(cell, 6, 4, 16, 128, 1, FLOAT32.data_type))
         planned = plan(problem, gpu.info, Options(schedule=PERSISTENT, workgroup=128, rows=4))
         assert planned.tiling

@@ -1,7 +1,4 @@
-"""Random problems, each in a random way on a GPU that is hostile in a random way, against the float64 reference.
-
-    vkdml radeon python -m lab.tests.radeon.soak [--minutes M] [--seed N]
-"""
+"""Random problems with random options on a randomly hostile GPU, compared with the float64 reference."""
 
 from __future__ import annotations
 
@@ -18,10 +15,10 @@ from vkdml_lab.suite.support import OTHER_SCHEDULES, check, random_case, run_on_
 
 
 def run(device: Device, seed: int) -> str:
-    """A problem; what it ran by, or "refused" by the planner. Raises AssertionError where its results are wrong."""
+    """Run a problem. Returns its schedule, or "refused". Raises AssertionError if the results are wrong."""
     draw = random.Random(seed)
     process.change(seed=seed, late=draw.choice((0, 1, 1, 1, 2)), caches=draw.choice((0, 1, 1)), inexact=draw.choice((0, 1)))
-    name = draw.choice(list(OTHER_SCHEDULES))  # forced: tuning, and the grid-sync test, would take minutes
+    name = draw.choice(list(OTHER_SCHEDULES))  # forced, as tuning and the grid-sync test would take minutes
     case = random_case(seed)
     try:
         results = run_on_device(device, case, OTHER_SCHEDULES[name])
@@ -34,7 +31,7 @@ def run(device: Device, seed: int) -> str:
 
 
 def main() -> int:
-    """Whether any problem failed."""
+    """Run problems. Returns 1 if one failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=1)
     parser.add_argument("--seed", type=int, default=0)

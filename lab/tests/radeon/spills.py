@@ -1,7 +1,4 @@
-"""A kernel with more values than registers: the driver's compiler keeps some in scratch memory, and some in shared memory.
-
-    vkdml radeon python -m lab.tests.radeon.spills
-"""
+"""A kernel with more values than registers, so that the compiler spills some to scratch memory and some to shared memory."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from vkdml_lab.radeon import process
 from vkdml_lab.radeon.instructions import NUMBERS
 
 HELD, INVOCATIONS, GROUPS = 400, 64, 3
-# Each invocation holds its numbers, and takes them in another order than it loaded them in, with loads of others among them
+# Each invocation holds many numbers, and uses them in another order than it loaded them, between other loads
 _SHADER = f"""
 #version 450
 layout(local_size_x = {INVOCATIONS}) in;
@@ -40,7 +37,7 @@ void main() {{
 
 
 def expected(numbers: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """The kernel's sums."""
+    """Return the kernel's sums."""
     sums, found = np.arange(numbers.shape[1], dtype=np.uint32), np.zeros((HELD // 50, numbers.shape[1]), np.uint32)
     for n in range(HELD):
         sums = sums * np.uint32(31) + (numbers[(n * 7 + 3) % HELD] ^ others[n])
@@ -53,7 +50,7 @@ def expected(numbers: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def main() -> None:
-    """Prints how much was kept there. Raises AssertionError for wrong sums, or a finding."""
+    """Print how much was spilled. Raises AssertionError for wrong sums or findings."""
     gpu = Device().gpu
     with tempfile.TemporaryDirectory() as folder:
         text, words = Path(folder, "spills.comp"), Path(folder, "spills.spv")

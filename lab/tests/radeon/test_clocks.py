@@ -1,12 +1,14 @@
-"""What happens before what: little programs of several waves, whole and with one instruction less. Each is found in any order of waves."""
+"""Small programs of several waves that are correctly ordered, and without one instruction. Each missing order is found, however
+the waves run.
+"""
 
 import numpy as np
 import pytest
 
 from lab.tests.radeon.wave import run_groups
 
-# The waves of workgroup 0 store words, and one counts up another word; one of workgroup 1 looks at that until it is up, and its
-# waves load what they stored
+# Waves of workgroup 0 store words, and one of them increments another word. A wave of workgroup 1 polls that word, and its
+# waves load what was stored
 _MESSAGE = """
     v_mov_b32 v1, 0
     v_lshlrev_b32 v2, 2, v0
@@ -38,7 +40,7 @@ goes_on:
     s_waitcnt vmcnt(0)
     s_endpgm
 """
-# Of a workgroup a wave stores a word of shared memory, and the others load it
+# One wave of a workgroup stores a word of shared memory, and the others load it
 _SHARED = """
     v_mov_b32 v1, 0
     v_mov_b32 v2, 0
@@ -51,7 +53,7 @@ _SHARED = """
     s_waitcnt lgkmcnt(0)
     s_endpgm
 """
-# Each workgroup stores words that are all ones before, and looks at the other's until they are not
+# Each workgroup stores words that were all ones, and polls the other's until they are not
 _FLAGS = """
     v_mov_b32 v6, 1
     v_mov_b32 v7, 1
@@ -68,7 +70,7 @@ looks:
     s_cbranch_scc1 looks
     s_endpgm
 """
-# Workgroup 0 stores a word, and workgroup 1 copies what it finds there
+# Workgroup 0 stores a word, and workgroup 1 copies what it reads there
 _LONE = """
     v_mov_b32 v1, 0
     v_mov_b32 v2, 0x80
@@ -113,7 +115,7 @@ def test_shared_memory(without):
 
 @pytest.mark.parametrize(("without", "word"), [("offen glc", 0xffffffff), ("looks:", 0)])
 def test_flags(without, word):
-    """Looks must go past the cache, and words that are not all ones before are no flags."""
+    """Polls must bypass the cache, and only words that were all ones are flags."""
     assert all("RACE" in one for one in found(_FLAGS, without, without.replace(" glc", ""), word, waves=1))
 
 
@@ -129,6 +131,6 @@ def test_a_lone_word_may_be_read_and_is_noise():
 
 @pytest.mark.parametrize(("offset", "kind"), [("", set()), (" offset:4", {"RACE"})])
 def test_nothing_is_in_order_once_a_part_has_given_up(offset, kind):
-    """It sets the first word of a buffer; any other word tells nothing."""
+    """A workgroup gives up by setting a buffer's first word. Other words do not count."""
     gives_up = f"buffer_atomic_or_b32 v3, v1, s[0:3], 0 offen{offset}"
     assert found(_MESSAGE, "s_waitcnt_vscnt null, 0x0", gives_up) == [kind] * len(SEEDS)

@@ -1,4 +1,5 @@
-"""Kernels on the emulated Radeon beneath Mesa's driver, as `vkdml radeon` runs them: some minutes, so `make test` runs none of it."""
+"""Kernels on the emulated Radeon beneath Mesa's driver, as with `vkdml radeon`. They take minutes, so `make test` skips them.
+"""
 
 import os
 import re
@@ -55,7 +56,7 @@ def waits(tmp_path_factory):
     return lambda gpu, way, family: radeon("--gpu", gpu, "timeout", "300", "python", "-c", script % (way, family), budget="2000000")
 
 
-_COMPUTE, _GRAPHICS = 1, 0  # families of queues
+_COMPUTE, _GRAPHICS = 1, 0  # queue families
 _WAYS = ["fences", "idle queue", "idle device", "semaphores", "timelines", "timeline of the host", "events", "event of the host", "times", "files"]
 
 
@@ -137,7 +138,7 @@ def test_mistakes_are_seen(drivers, way):
 @pytest.mark.family("on the emulated GPU", first=0)
 @pytest.mark.parametrize(("number", "loads"), [(0, "1 / 1"), (1, "2 / 2"), (4, "26.25 / 26.25")])
 def test_what_a_step_executes(drivers, number, loads):
-    """What the model takes to run, but for the check that ends the loop over tiles."""
+    """The instructions that run are those that the model counts, except for the check at the end of the loop over tiles."""
     (row,) = executed.rows(FETCHED, [executed.PLANS[number]])
     assert (row["loads"], row["do not run"]) == (loads, "0")
     counted, model = map(float, row["instructions"].split(" / "))

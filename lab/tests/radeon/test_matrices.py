@@ -1,17 +1,17 @@
-"""Matrices that waves multiply, against numpy: registers as AMD's guides to RDNA 3 and RDNA 4, and Mesa's compiler, lay them out."""
+"""Matrix instructions, compared with numpy. Registers have the layout of AMD's guides to RDNA 3 and RDNA 4, and of Mesa."""
 
 import numpy as np
 import pytest
 
 from lab.tests.radeon.wave import Wave, changed
 
-A, B, C, D = 0, 16, 32, 40  # the first register of each
-FIRST_ROWS = {32: [0, 8], 64: [0, 8, 4, 12]}  # RDNA 4: of each 16 lanes
+A, B, C, D = 0, 16, 32, 40  # first registers
+FIRST_ROWS = {32: [0, 8], 64: [0, 8, 4, 12]}  # for each 16 lanes of RDNA 4
 EACH = pytest.mark.parametrize(("rdna", "width"), [(3, 32), (3, 64), (4, 32), (4, 64)])
 
 
 def rows_of(rdna, width):
-    """The row of C that each register (first) and lane has."""
+    """Return C's row for each register (first) and lane."""
     count, lanes = 256 // width, np.arange(width)
     if rdna == 3:
         return np.arange(count)[:, None] * (width // 16) + lanes // 16
@@ -19,7 +19,7 @@ def rows_of(rdna, width):
 
 
 def put_in(wave, start, matrix, is_bf16, rdna):
-    """Rows of 16 numbers, two in a word."""
+    """Store rows of 16 numbers, two in a word."""
     bits = (matrix.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16) if is_bf16 else matrix.astype(np.float16).view(np.uint16)
     words, lanes = bits.reshape(16, 8, 2)[..., 0] | bits.reshape(16, 8, 2)[..., 1].astype(np.uint32) << 16, np.arange(wave.width)
     count = 8 if rdna == 3 else 256 // wave.width // 2
@@ -30,7 +30,7 @@ def put_in(wave, start, matrix, is_bf16, rdna):
 
 
 def multiplied(rdna, width, kind, mistake=None, c_is=None, seed=0):
-    """What a wave makes of A B + C, and what it has to be."""
+    """Return a wave's A B + C, and the expected matrix."""
     rng, lanes, wave, rows = np.random.default_rng(seed), np.arange(width), Wave(width), rows_of(rdna, width)
     a, b, c = (rng.integers(-8, 9, (16, 16)) / 4 for _ in range(3))
     registers = [put_in(wave, start, of, kind == "bf16", rdna) for start, of in ((A, a), (B, b.T))]
@@ -73,7 +73,7 @@ def test_registers_and_lanes_in_the_wrong_places_give_something_else(rdna, width
 
 @EACH
 def test_the_order_of_sums_is_not_known(rdna, width):
-    """Of 2**24 and fifteen times 1, which float32 loses if they are added to it one by one."""
+    """With 2**24 and fifteen times 1, float32 loses ones that are added one by one."""
     numbers, found = np.where(np.arange(16) == 5, 4096.0, 1.0)[None].repeat(16, 0), []
     for settings in [{"inexact": 0}, *({"inexact": 1, "seed": seed} for seed in range(16))]:
         wave = Wave(width)
@@ -81,7 +81,7 @@ def test_the_order_of_sums_is_not_known(rdna, width):
             a, b = (put_in(wave, start, numbers, False, rdna) for start in (A, B))
             assert wave.run(f"v_wmma_f32_16x16x16_f16 v[{D}:{D + 256 // width - 1}], {a}, {b}, 0") is None
         found.append(float(wave.v[D, 0].view(np.float32)) - 2**24)
-    assert found[0] == 16  # 15, rounded to even
+    assert found[0] == 16  # 15 rounded to even
     assert (min(found), max(found)) == (0, 16)
     assert len(set(found)) > 4
 
@@ -103,7 +103,7 @@ def test_lanes_that_are_off_are_found():
     ([], "v[48:55], v[40:47], v[16:23], v[32:39]", "EARLY_PRODUCT"), ([], "v[48:55], v[0:7], v[47:54], v[32:39]", "EARLY_PRODUCT"),
     (["s_nop 7"], "v[48:55], v[40:47], v[16:23], v[32:39]", "EARLY_PRODUCT"), (["v_nop"], "v[48:55], v[40:47], v[16:23], v[32:39]", None),
     (["v_mov_b32 v100, v101"], "v[48:55], v[40:47], v[16:23], v[32:39]", None), (["v_readfirstlane_b32 s0, v0"], "v[48:55], v[40:47], v[16:23], v[32:39]", None),
-    ([], "v[48:55], v[0:7], v[16:23], v[40:47]", None), ([], "v[40:47], v[0:7], v[16:23], v[40:47]", None)])  # sums may follow at once
+    ([], "v[48:55], v[0:7], v[16:23], v[40:47]", None), ([], "v[40:47], v[0:7], v[16:23], v[40:47]", None)])  # may follow
 def test_a_product_of_the_product_before(between, second, kind):
     first = "v_wmma_f32_16x16x16_f16 v[40:47], v[0:7], v[16:23], v[32:39]"
     assert Wave(32).run(first, *between, f"v_wmma_f32_16x16x16_f16 {second}") == kind

@@ -1,4 +1,4 @@
-"""Shared memory, loads that are not waited for, and what is found beside numbers."""
+"""Shared memory, loads without a wait, and findings."""
 
 import numpy as np
 import pytest
@@ -43,8 +43,8 @@ def test_findings(texts, kind):
 WAITS = ["s_wait_kmcnt 0x0", "s_wait_dscnt 0x0", "s_wait_loadcnt 0x0", "s_wait_loadcnt_dscnt 0x3f00", "s_wait_loadcnt_dscnt 0x3f"]
 
 
-LOADS, SHARED, STORES, SCALARS = range(4)  # the queues
-ACCESSES = {  # every way to memory of the instruction table, and the queue that counts it
+LOADS, SHARED, STORES, SCALARS = range(4)  # queues
+ACCESSES = {  # every memory instruction in the table, and the queue that counts it
     "scalar_load": ("s_load_b32 s8, s[0:1], 0x0", SCALARS), "scratch_load": ("scratch_load_b32 v1, off, off offset:4", LOADS),
     "scratch_store": ("scratch_store_b32 off, v1, off offset:4", STORES),
     "buffer_load": ("buffer_load_b32 v1, v2, s[0:3], 0 offen", LOADS), "buffer_store": ("buffer_store_b32 v1, v2, s[0:3], 0 offen", STORES),
@@ -67,9 +67,9 @@ def test_each_access_is_counted_until_its_wait(access, wait):
     assert {name.partition(" ")[0] for name in ACCESSES} == set(MEMORY)
     text, queue = ACCESSES[access]
     wave = Wave()
-    wave.s[126] = 0  # no lane takes part, which counts all the same
+    wave.s[126] = 0  # counts even without active lanes
     with changed(late=2):
-        assert wave.run(text) in (None, "FAULT")  # s_load, which has no lanes
+        assert wave.run(text) in (None, "FAULT")  # s_load does not use lanes
         assert wave.queued.tolist() == [int(queue == of) for of in range(4)]
         assert wave.run(text, wait) in (None, "FAULT")
     assert wave.queued.tolist() == [int(queue == of and queue not in COUNTERS[wait]) for of in range(4)]
@@ -78,7 +78,7 @@ def test_each_access_is_counted_until_its_wait(access, wait):
 @pytest.mark.parametrize(("offset", "kind"), [(0, None), (4092, None), (4096, "OUTSIDE_SCRATCH"), (5, "MISALIGNED")])
 @pytest.mark.parametrize("late", [0, 1, 2])
 def test_scratch_memory_is_a_lanes_own(late, offset, kind):
-    """A lane loads what it stored last, which nothing waited for."""
+    """A lane loads its own last store, without a wait."""
     wave, place = Wave(), f"off offset:{offset}"
     wave.v[1], wave.v[2] = 5, 9
     with changed(late=late):
@@ -89,7 +89,7 @@ def test_scratch_memory_is_a_lanes_own(late, offset, kind):
 
 @pytest.mark.parametrize("rdna", [2, 3])
 def test_shared_memory_by_the_lanes_number(rdna):
-    """Where compilers keep what registers have no room for: behind what m0 says."""
+    """Compilers spill to such addresses, which m0 offsets."""
     wave, (store, load) = Wave(), ("ds_write_addtid_b32", "ds_read_addtid_b32") if rdna == 2 else ("ds_store_addtid_b32", "ds_load_addtid_b32")
     wave.v[1], wave.s[125] = np.arange(100, 164), 0x10100
     assert wave.run(f"{store} v1 offset:8", f"{load} v2 offset:8", "v_mov_b32 v3, 0x108", "ds_load_b32 v3, v3 offset:4", "s_waitcnt lgkmcnt(0)") is None
@@ -116,7 +116,7 @@ def test_what_is_not_known_is_refused(text):
 
 
 @pytest.mark.parametrize(("text", "same"), [
-    # Of RDNA 2
+    # RDNA 2
     ("ds_read2st64_b32 v[0:1], v2 offset0:1 offset1:2", "ds_load_2addr_stride64_b32 v[0:1], v2 offset0:1 offset1:2"),
     ("buffer_load_dwordx4 v[0:3], v4, s[0:3], 0 offen", "buffer_load_b128 v[0:3], v4, s[0:3], 0 offen"),
     ("buffer_store_short v0, v1, s[0:3], 0 offen", "buffer_store_b16 v0, v1, s[0:3], 0 offen"),
@@ -125,7 +125,7 @@ def test_what_is_not_known_is_refused(text):
     ("s_andn1_saveexec_b64 s[0:1], s[2:3]", "s_and_not0_saveexec_b64 s[0:1], s[2:3]"),
     ("buffer_atomic_add v0, v1, s[0:3], 0 offen glc", "buffer_atomic_add_u32 v0, v1, s[0:3], 0 offen glc"),
     ("v_cvt_pkrtz_f16_f32 v0, v1, v2", "v_cvt_pk_rtz_f16_f32 v0, v1, v2"),
-    # Of RDNA 4
+    # RDNA 4
     ("s_add_co_u32 s0, s1, s2", "s_add_u32 s0, s1, s2"), ("s_sub_co_i32 s0, s1, s2", "s_sub_i32 s0, s1, s2"),
     ("s_add_co_ci_u32 s0, s1, s2", "s_addc_u32 s0, s1, s2"), ("s_addk_co_i32 s0, 0x1", "s_addk_i32 s0, 0x1"),
     ("v_max_num_f32 v0, v1, v2", "v_max_f32 v0, v1, v2"), ("v_maxmin_num_f32 v0, v1, v2, v3", "v_maxmin_f32 v0, v1, v2, v3"),

@@ -1,4 +1,5 @@
-"""Scalar instructions at the edges, by AMD's "RDNA3 Instruction Set Architecture Reference Guide", chapter "Instructions"."""
+"""Edge cases of scalar instructions, from AMD's "RDNA3 Instruction Set Architecture Reference Guide", chapter "Instructions".
+"""
 
 import pytest
 
@@ -7,9 +8,9 @@ from vkdml_lab.radeon import instructions
 
 ALL, SIGN = 0xffffffff, 0x80000000
 WIDE = 0xffffffffffffffff
-SAME = None  # of SCC: as it was
+SAME = None  # SCC is unchanged
 
-# name: [(sources, result, SCC afterwards), ...] of s_NAME D, S0, S1; sources of 64 bits where the name says so
+# name: [(sources, result, SCC afterwards), ...] of s_NAME D, S0, S1. Names tell sources of 64 bits
 CASES = {
     "mov_b32": [((ALL,), ALL, SAME)], "mov_b64": [((SIGN << 32 | 1,), SIGN << 32 | 1, SAME)],
     "not_b32": [((ALL,), 0, 0), ((0,), ALL, 1)], "not_b64": [((WIDE,), 0, 0), ((1,), WIDE - 1, 1)],
@@ -28,7 +29,7 @@ CASES = {
     "ctz_i32_b32": [((0,), ALL, SAME), ((8,), 3, SAME)], "ctz_i32_b64": [((1 << 40,), 40, SAME), ((0,), ALL, SAME)],
     "clz_i32_u32": [((0,), ALL, SAME), ((1,), 31, SAME)], "clz_i32_u64": [((1,), 63, SAME), ((0,), ALL, SAME)],
     "bcnt1_i32_b32": [((ALL,), 32, 1), ((0,), 0, 0)], "bcnt1_i32_b64": [((WIDE,), 64, 1)],
-    "bitset0_b32": [((33,), 0xaaaaaaa8, SAME)], "bitset1_b32": [((32,), 0xaaaaaaab, SAME)],  # of the old 0xaaaaaaaa
+    "bitset0_b32": [((33,), 0xaaaaaaa8, SAME)], "bitset1_b32": [((32,), 0xaaaaaaab, SAME)],  # changes the old 0xaaaaaaaa
     "bfm_b32": [((4, 8), 0xf00, SAME), ((32, 0), 0, SAME), ((31, 33), 0xfffffffe, SAME)],
     "bfm_b64": [((40, 8), 0xffffffffff00, SAME), ((63, 1), WIDE - 1, SAME)],
     "bfe_u32": [((0xabcd1234, 8 << 16 | 8), 0x12, 1), ((ALL, 0), 0, 0), ((ALL, 32 << 16), ALL, 1), ((ALL, 40 << 16 | 4), 0x0fffffff, 1)],
@@ -47,14 +48,14 @@ CASES = {
     "and_not1_b32": [((7, 2), 5, 1), ((2, 7), 0, 0)], "and_not1_b64": [((7 << 32, 2 << 32), 5 << 32, 1)],
     "or_not1_b32": [((1, ALL), 1, 1), ((0, ALL), 0, 0)], "or_not1_b64": [((0, WIDE), 0, 0)],
 }
-# With the old SCC: (SCC, sources, result, SCC afterwards)
+# With SCC as a source: (SCC, sources, result, SCC afterwards)
 WITH_SCC = {
     "addc_u32": [(1, (ALL, 0), 0, 1), (1, (ALL, ALL), ALL, 1), (0, (ALL, 0), ALL, 0)],
     "subb_u32": [(1, (0, 0), ALL, 1), (1, (0, ALL), 0, 1), (1, (5, 3), 1, 0)],
     "cselect_b32": [(1, (1, 2), 1, 1), (0, (1, 2), 2, 0)], "cselect_b64": [(1, (1 << 40, 2), 1 << 40, 1), (0, (1, 2 << 40), 2 << 40, 0)],
     "cmov_b32": [(1, (5,), 5, 1), (0, (5,), 0xaaaaaaaa, 0)], "cmov_b64": [(1, (5,), 5, 1), (0, (5,), 0xaaaaaaaaaaaaaaaa, 0)],
 }
-# With a constant of 16 bits: (the old value, the constant, result, SCC afterwards)
+# With a 16-bit constant: (old value, constant, result, SCC afterwards)
 WITH_CONSTANT = {
     "movk_i32": [(0, "0x8000", 0xffff8000, 1)], "cmovk_i32": [(0, "0x8000", 0xffff8000, 1)],
     "addk_i32": [(0x7fffffff, "0x1", SIGN, 1), (5, "0xfffe", 3, 0)], "mulk_i32": [(3, "0xffff", 0xfffffffd, 1)],
@@ -62,7 +63,7 @@ WITH_CONSTANT = {
 RELATIONS = {"lt": (1, 0, 0), "eq": (0, 1, 0), "le": (1, 1, 0), "gt": (0, 0, 1), "ge": (0, 1, 1), "lg": (1, 0, 1)}
 PAIRS = {"u32": [(1, ALL), (7, 7), (SIGN, 1)], "i32": [(ALL, 1), (7, 7), (1, SIGN)], "u64": [(ALL, 1 << 32), (7, 7), (1 << 63, 1)]}
 SHORT = {"u32": [(1, "0xffff"), (0xffff, "0xffff"), (0x10000, "0xffff")], "i32": [(ALL - 1, "0xffff"), (ALL, "0xffff"), (0, "0xffff")]}
-# Of exec 0b1100 and a source 0b1010
+# exec is 0b1100 and the source 0b1010
 EXEC = {"and": 0b1000, "or": 0b1110, "xor": 0b0110, "and_not1": 0b0010, "and_not0": 0b0100, "or_not1": ~0b0100, "or_not0": ~0b0010,
         "nand": ~0b1000, "nor": ~0b1110, "xnor": ~0b0110}
 
@@ -144,7 +145,7 @@ def test_exec(name, width, way):
 
 
 def test_every_instruction_has_results():
-    """Those of floats have a vector instruction's."""
+    """Float instructions use the result of a vector instruction."""
     apart = {name for name in instructions.SCALAR if name.startswith(("s_cmp", "s_bitcmp")) or "exec" in name}
     apart |= instructions.OF_FLOATS.keys()
     assert {f"s_{name}" for name in (*CASES, *WITH_SCC, *WITH_CONSTANT)} | apart == instructions.SCALAR.keys()

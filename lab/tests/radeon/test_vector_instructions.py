@@ -1,5 +1,5 @@
-"""Vector instructions at the edges. What is expected follows from AMD's "RDNA3 Instruction Set Architecture Reference Guide",
-chapter "Instructions", and IEEE 754, to which it refers; nothing here was taken from the emulator.
+"""Edge cases of vector instructions. Expected results are from AMD's "RDNA3 Instruction Set Architecture Reference Guide",
+chapter "Instructions", and IEEE 754, and not from the emulator.
 """
 
 import numpy as np
@@ -9,11 +9,11 @@ from lab.tests.radeon.wave import FLUSH_DENORMALS, KEEP_DENORMALS, Wave, vector,
 from vkdml_lab.radeon import instructions
 
 ONE, TWO, HALF, INF, NAN = word(1.0), word(2.0), word(0.5), 0x7f800000, 0x7fc00000
-NEG = 0x80000000  # the sign, and -0
+NEG = 0x80000000  # the sign bit, and -0
 LEAST, LEAST_NORMAL, MOST = 0x00000001, 0x00800000, 0x7f7fffff
 THIRD = word(1 / 3)
 
-# name: [(sources, result), ...]; every row of the instruction table
+# name: [(sources, result), ...] for every row of the instruction table
 CASES = {
     "v_mov_b32": [((0xdeadbeef,), 0xdeadbeef)],
     "v_not_b32": [((0x0f0f0000,), 0xf0f0ffff)],
@@ -46,7 +46,7 @@ CASES = {
     "v_min_i32": [((0x80000000, 1), 0x80000000)], "v_max_i32": [((0x80000000, 1), 1)],
     "v_min3_u32": [((3, 2, 0xffffffff), 2)], "v_max3_u32": [((3, 2, 0xffffffff), 0xffffffff)],
     "v_maxmin_u32": [((3, 9, 5), 5), ((3, 4, 5), 4)], "v_minmax_u32": [((3, 9, 5), 5), ((6, 9, 5), 6)],
-    # Shifts take the lowest 5 bits of the amount
+    # Shifts use the lowest 5 bits of the amount
     "v_lshlrev_b32": [((31, 3), 0x80000000), ((32, 3), 3), ((33, 3), 6)],
     "v_lshrrev_b32": [((31, 0xc0000000), 1), ((32, 0xc0000000), 0xc0000000), ((0xffffffff, 0x80000000), 1)],
     "v_ashrrev_i32": [((31, 0x80000000), 0xffffffff), ((4, 0xffffff00), 0xfffffff0), ((32, 0x80000000), 0x80000000)],
@@ -56,19 +56,19 @@ CASES = {
     "v_alignbit_b32": [((0x12345678, 0x9abcdef0, 8), 0x789abcde), ((1, 2, 32), 2), ((1, 2, 0), 2)],
     "v_bfe_u32": [((0xabcd1234, 8, 8), 0x12), ((0xffffffff, 0, 0), 0), ((0x80000000, 31, 31), 1), ((0xffffffff, 33, 34), 3)],
     "v_bfe_i32": [((0x0000f000, 12, 4), 0xffffffff), ((0x00007000, 12, 4), 7), ((0xffffffff, 0, 0), 0), ((0x80000000, 28, 8), 0x8)],
-    # Selectors: 0 to 3 of the second source, 4 to 7 of the first, 8 to 11 signs, 12 zeros, above ones
+    # Selectors: 0 to 3 take a byte of the second source, 4 to 7 of the first, 8 to 11 signs, 12 zeros, higher ones all bits
     "v_perm_b32": [((0x77665544, 0x33221100, 0x07040300), 0x77443300), ((0x80000000, 0x00008000, 0x0d0c0b08), 0xff00ffff),
                    ((0x7fffffff, 0x7fff8000, 0x0a09ff0b), 0xff00ff00)],
     "v_pack_b32_f16": [((0xabcd3c00, 0x12344000), 0x40003c00)],
     "v_mov_b16": [((0xabcd1234,), 0x00001234)],
-    # Floats: to nearest, ties to even
+    # Floats round to nearest, ties to even
     "v_add_f32": [((ONE, word(2**-24)), ONE), ((word(1 + 2**-23), word(2**-24)), word(1 + 2**-22)), ((INF, INF ^ NEG), "nan"),
                   ((MOST, word(2.0**103)), INF), ((LEAST, LEAST), 2), ((NEG, 0), 0), ((NEG, NEG), NEG), ((NAN, ONE), "nan")],
     "v_sub_f32": [((ONE, ONE), 0), ((INF, INF), "nan"), ((LEAST_NORMAL, LEAST), 0x007fffff), ((0, 0), 0)],
     "v_subrev_f32": [((ONE, TWO), ONE), ((word(3.0), ONE), NEG | TWO)],
     "v_mul_f32": [((word(2.0**-75), word(2.0**-75)), 0), ((word(2.0**-75), word(2.0**-74)), LEAST), ((0, INF), "nan"),
                   ((MOST, TWO), INF), ((NEG, ONE), NEG)],
-    # (1 + 2^-12)^2 - (1 + 2^-11) = 2^-24: only one rounding
+    # (1 + 2^-12)^2 - (1 + 2^-11) = 2^-24 needs a single rounding
     "v_fma_f32": [((word(1 + 2**-12), word(1 + 2**-12), NEG | word(1 + 2**-11)), word(2.0**-24)), ((INF, 0, ONE), "nan"),
                   ((MOST, TWO, NEG | MOST), MOST)],
     "v_max_f32": [((NAN, ONE), ONE), ((ONE, NAN), ONE), ((NEG, 0), 0), ((0, NEG), 0), ((NEG | INF, NEG | MOST), NEG | MOST)],
@@ -83,7 +83,7 @@ CASES = {
     "v_floor_f32": [((word(-0.5),), word(-1.0)), ((NEG,), NEG), ((word(1.5),), ONE)],
     "v_ceil_f32": [((word(-0.5),), NEG), ((word(1.5),), TWO)],
     "v_trunc_f32": [((word(-1.5),), word(-1.0)), ((word(-0.5),), NEG), ((INF,), INF)],
-    # Below 1, also of a number whose fraction would round to it
+    # Stays below 1, even if the fraction would round to 1
     "v_fract_f32": [((word(-0.25),), word(0.75)), ((word(-2.0**-30),), 0x3f7fffff), ((word(3.5),), HALF)],
     "v_rcp_f32": [((TWO,), HALF), ((0,), INF), ((NEG,), NEG | INF), ((NEG | INF,), NEG), ((word(3.0),), THIRD), ((NAN,), "nan")],
     "v_rcp_iflag_f32": [((TWO,), HALF), ((0,), INF)],
@@ -91,7 +91,7 @@ CASES = {
     "v_sqrt_f32": [((word(4.0),), TWO), ((NEG,), NEG), ((word(-1.0),), "nan"), ((INF,), INF)],
     "v_exp_f32": [((word(3.0),), word(8.0)), ((0,), ONE), ((word(-1.0),), HALF), ((NEG | INF,), 0), ((INF,), INF), ((word(128.0),), INF)],
     "v_log_f32": [((word(8.0),), word(3.0)), ((ONE,), 0), ((0,), NEG | INF), ((word(-1.0),), "nan"), ((INF,), INF)],
-    # Conversions of whole numbers round to nearest even, of floats toward 0 and to the bounds
+    # Integers convert to the nearest float, ties to even; floats convert toward 0, within the type's bounds
     "v_cvt_f32_u32": [((0xffffffff,), word(2.0**32)), ((16777217,), word(16777216.0)), ((16777219,), word(16777220.0))],
     "v_cvt_f32_i32": [((0xffffffff,), word(-1.0)), ((0x80000000,), word(-2.0**31)), ((16777217,), word(16777216.0))],
     "v_cvt_u32_f32": [((word(-1.5),), 0), ((word(1.99),), 1), ((word(2.0**32),), 0xffffffff), ((NAN,), 0), ((INF,), 0xffffffff)],
@@ -103,7 +103,7 @@ CASES = {
     "v_cvt_pk_rtz_f16_f32": [((word(1 + 2**-11 + 2**-12), word(65535.0)), 0x7bff3c00), ((word(-1.0), INF), 0x7c00bc00)],
 }
 
-# The result of each relation where the first source is less, the same, greater, and where one is NaN
+# Each relation's result if the first source is less, equal, greater, and if one is NaN
 RELATIONS = {"lt": (1, 0, 0, 0), "eq": (0, 1, 0, 0), "le": (1, 1, 0, 0), "gt": (0, 0, 1, 0), "lg": (1, 0, 1, 0), "ge": (0, 1, 1, 0),
              "o": (1, 1, 1, 0), "u": (0, 0, 0, 1), "nge": (1, 0, 0, 1), "nlg": (0, 1, 0, 1), "ngt": (1, 1, 0, 1), "nle": (0, 0, 1, 1),
              "neq": (1, 0, 1, 1), "nlt": (0, 1, 1, 1), "ne": (1, 0, 1, None)}
@@ -128,7 +128,7 @@ def test_results(name):
 
 
 def test_every_instruction_has_results():
-    """Those with an operand of their own are below."""
+    """Instructions with special operands are tested below."""
     apart = {"v_fmac_f32", "v_fmaak_f32", "v_fmamk_f32", "v_cndmask_b32", "v_fma_mix_f32", "v_fma_mixlo_f16",
              "v_fma_mixhi_f16", "v_mbcnt_lo_u32_b32", "v_mbcnt_hi_u32_b32"}
     assert CASES.keys() | apart == instructions.VECTOR.keys()
@@ -144,7 +144,7 @@ def test_comparisons(name):
     for lane, (first, second) in enumerate(pairs):
         wave.v[1, lane], wave.v[2, lane] = first, second
     expected = sum(bool(bit) << lane for lane, bit in zip(range(len(pairs)), RELATIONS[relation], strict=False))
-    wave.s[126] = (1 << len(pairs)) - 1  # lanes that are not active give 0
+    wave.s[126] = (1 << len(pairs)) - 1  # inactive lanes give 0
     wave.s[106] = 0xffffffff
     assert wave.run(f"{name} v1, v2" if prefix == "cmpx" else f"{name} vcc_lo, v1, v2") is None
     assert wave.s[126 if prefix == "cmpx" else 106] == expected
@@ -264,7 +264,7 @@ def test_halves(text, expected):
     ("dst_sel:WORD_0 dst_unused:UNUSED_PRESERVE src0_sel:WORD_1", 0xaabb1234), ("dst_sel:WORD_1 dst_unused:UNUSED_PAD src0_sel:WORD_0", 0x56780000),
     ("dst_sel:WORD_1 dst_unused:UNUSED_PRESERVE src0_sel:WORD_1", 0x1234ccdd)])
 def test_parts_of_registers(selection, expected):
-    """RDNA 2's "SDWA": the destination's other half is 0, or what it was."""
+    """RDNA 2's "SDWA": the rest of the destination is 0, or keeps its old bits."""
     assert vector("v_mov_b32_sdwa", [[0x12345678]], to=0xaabbccdd, suffix=f" {selection}") == [expected]
 
 
@@ -275,7 +275,7 @@ def test_between_lanes():
     wave.s[126], wave.s[3] = 0xfffffff0, 37
     assert wave.run("v_readfirstlane_b32 s0, v1", "v_readlane_b32 s1, v1, s3", "v_writelane_b32 v2, s1, 2", "v_swap_b32 v1, v2",
                     "v_mbcnt_lo_u32_b32 v3, -1, 0") is None
-    assert (wave.s[0], wave.s[1]) == (4, 5)  # a lane's number is taken modulo the wave's lanes
+    assert (wave.s[0], wave.s[1]) == (4, 5)  # lane numbers are modulo the wave's size
     assert wave.v[1, 2:6].tolist() == [2, 3, 100, 100]
     assert wave.v[2, 2:6].tolist() == [5, 100, 4, 5]
     assert wave.v[3, 4:7].tolist() == [4, 5, 6]

@@ -1,4 +1,4 @@
-"""One wave of the emulated GPU with given registers: what the tests of single instructions run on. It needs a C compiler alone."""
+"""A wave of the emulated GPU with given registers, for tests of single instructions. It needs only a C compiler."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ _USUAL = SETTINGS | {"inexact": 0}
 
 @cache
 def library() -> ctypes.CDLL:
-    """The emulator, built once."""
+    """Build and load the emulator, once."""
     found = ctypes.CDLL(str(building.build(Path(tempfile.gettempdir()), Path(__file__).with_name("wave.c"))))
     found.radeon_run_groups.restype = ctypes.c_uint64
     return found
 
 
 def change(**settings: int) -> None:
-    """Sets how the GPU behaves from now on."""
+    """Change settings of the GPU."""
     for name, value in settings.items():
         library().radeon_set(list(SETTINGS).index(name), ctypes.c_long(value))
 
 
 @contextmanager
 def changed(**settings: int) -> Iterator[None]:
-    """Sets how the GPU behaves in a block."""
+    """Change settings of the GPU in a block."""
     change(**settings)
     yield
     change(**{name: _USUAL[name] for name in settings})
 
 
 class Wave:
-    """A wave's registers. v: words of vector registers by lanes; s: scalar ones; lds: of shared memory, by words. queued: how many
-    accesses of each kind were under way before it ended.
+    """A wave's registers. v: vector registers by lane; s: scalar registers; lds: shared memory, by word. queued: number of
+    accesses of each kind that were pending before it ended.
     """
 
     def __init__(self, width: int = 32) -> None:
@@ -58,7 +58,7 @@ class Wave:
         self.s[register:register + width // 32] = 0xffffffff
 
     def run(self, *texts: str, mode: int = KEEP_DENORMALS) -> str | None:
-        """Executes instructions. Returns the kind of what was found, if anything was."""
+        """Execute instructions. Returns the kind of a finding, or None."""
         made = [instruction for text in (*texts, "s_endpgm") for instruction in decoder.program([(0, text)])]
         scc = ctypes.c_uint32(self.scc)
         found = library().radeon_run((Instruction * len(made))(*made), self.width, mode, *(
@@ -69,7 +69,7 @@ class Wave:
 
 
 def run_groups(text: str, groups: int, waves: int, memory: np.ndarray, **settings: int) -> set[str]:
-    """Executes a program, in which labels are lines of their own, in workgroups on a buffer. Returns the kinds of findings."""
+    """Execute a program on a buffer, in workgroups. Labels are lines of their own. Returns the kinds of findings."""
     lines, labels = list[str](), dict[str, int]()
     for line in filter(None, map(str.strip, text.splitlines())):
         if line.endswith(":"):
@@ -88,12 +88,12 @@ def run_groups(text: str, groups: int, waves: int, memory: np.ndarray, **setting
 
 
 def word(number: float | str) -> int:
-    """The word of a float32; a string is a hexadecimal word."""
+    """Return a float32's word; a string is the word in hexadecimal."""
     return int(number, 16) if isinstance(number, str) else struct.unpack("<I", struct.pack("<f", number))[0]
 
 
 def vector(name: str, rows: Sequence[Sequence[int]], *, to: int = 0, mode: int = KEEP_DENORMALS, suffix: str = "") -> list[int]:
-    """An instruction's results for rows of sources, each row in a lane of its own."""
+    """Return an instruction's results for rows of sources, a row for each lane."""
     wave = Wave(64)
     wave.v[0] = to
     for lane, row in enumerate(rows):
