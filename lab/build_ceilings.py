@@ -1,4 +1,4 @@
-"""setuptools' build_py, which also compiles the shaders of bench/ceilings.py into a wheel."""
+"""setuptools' build_py, extended to compile the shaders of bench/ceilings.py into a wheel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from setuptools.command.build_py import build_py
 
 SHADERS = "vkdml_lab/bench/shaders"
-CHAINS = (2, 3, 4, 8)  # each has a variant of its own, as unrolling needs
+CHAINS = (2, 3, 4, 8)  # each gets its own variant, as loops are unrolled
 VARIANTS = {**{name: (name, {}) for name in ("empty", "read")},
             **{f"fma-{chains}": ("fma", {"CHAINS": chains}) for chains in CHAINS}}
 
@@ -16,7 +16,7 @@ VARIANTS = {**{name: (name, {}) for name in ("empty", "read")},
 class BuildPy(build_py):
     def run(self) -> None:
         super().run()
-        if self.editable_mode:  # they are compiled when they are used
+        if self.editable_mode:  # then they are compiled when used
             return
         for target, (name, macros) in self._compiled().items():
             self.mkpath(str(target.parent))
@@ -28,5 +28,5 @@ class BuildPy(build_py):
         return [*super().get_outputs(include_bytecode), *map(str, {} if self.editable_mode else self._compiled())]
 
     def _compiled(self) -> dict[Path, tuple[str, dict[str, int]]]:
-        """The name of a source and its macros, by the file to be made of them."""
+        """Return source and macros by the file to make of them."""
         return {Path(self.build_lib, SHADERS, f"{variant}.spv"): made for variant, made in VARIANTS.items()}

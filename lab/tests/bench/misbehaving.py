@@ -1,4 +1,4 @@
-"""A worker's library that crashes, is wrong, rough (within its tolerance of 1) or refuses."""
+"""A worker's library that crashes, gives wrong results, slightly wrong ones (within its tolerance of 1), or refuses."""
 
 import os
 
@@ -9,7 +9,7 @@ from vkdml_lab.processes import UnavailableError
 
 
 class Library:
-    """What a worker of these tests imports: it misbehaves as it is asked to, at three time steps only."""
+    """The library of a worker in these tests. It misbehaves in the given way, for three time steps only."""
 
     def __init__(self, behaviour):
         self.description = {"version": "1", "device": "none"}

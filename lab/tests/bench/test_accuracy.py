@@ -11,7 +11,7 @@ from vkdml_lab.bench import accuracy
 
 @pytest.mark.parametrize("cell", [cells.GRU, cells.LSTM, cells.RNN], ids=lambda cell: cell.name)
 def test_others_get_the_same_problem(cell):
-    """Gates in their order and all biases: else they would be off by more than rounding."""
+    """Gates are in the library's order, and all biases present; otherwise errors would be larger than rounding."""
     arrays = accuracy.problem(cell, "float32", accuracy.Size(5, 7), 0)
     expected = getattr(accuracy.reference, cell.kernel)(**arrays, **accuracy.attributes(cell, None))[0]
     for run in (accuracy.by_onnxruntime, accuracy.by_torch):

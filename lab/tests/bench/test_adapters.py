@@ -1,4 +1,4 @@
-"""What is measured is right: libraries on every kind of case."""
+"""Libraries in the benchmark must compute every kind of case correctly."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ def test_ours_and_onnx_runtime_compute_every_kind_of_case(case, dtype):
 @pytest.mark.parametrize("tf32", [None, False])
 @pytest.mark.parametrize("case", KINDS[:5], ids=lambda case: case.name)
 def test_ways_of_torch(case, tf32, monkeypatch):
-    """On the CPU, and behind the door to GPUs with a double, whose graphs call what they have recorded."""
+    """On the CPU, and on a made-up GPU whose graphs repeat the recorded calls."""
     torch = pytest.importorskip("torch")
     from vkdml_lab.bench.adapters import torch_gpu, torch_nn
 
@@ -57,7 +57,7 @@ def test_ways_of_torch(case, tf32, monkeypatch):
 
 
 def test_a_sample_counts_calls():
-    """Also where a run makes several. What is set before a sample is set once."""
+    """This holds if a run makes several calls, too. `before` is called once a sample."""
     did = []
     worker = LibraryWorker()
     worker._runners = {"queued": lambda: Runner(KINDS[0], lambda: did.append("run") or (), tuple, list, 10, lambda: did.append("set"))}
@@ -93,7 +93,7 @@ run(net, {"X": np.ones(4, 'f')}, ("Y",))"""}
 @pytest.mark.device
 @pytest.mark.parametrize("library", DISPATCHING)
 def test_dispatches_are_counted(library, tmp_path):
-    """Also those of a layer of ncnn that does run on Vulkan."""
+    """Layers of ncnn that run on Vulkan count, too."""
     pytest.importorskip(library)
     program = (f"import numpy as np, pathlib, vkdml\nfrom vkdml_lab.faults.layer import Layer\nof = Layer(pathlib.Path({str(tmp_path)!r}))\n"
                f"before = of.dispatches\n{DISPATCHING[library]}\nprint(before, of.dispatches)")
@@ -114,7 +114,7 @@ def test_a_gpu_that_a_library_does_not_see(monkeypatch):
 
 
 def test_of_several_gpus_the_one_that_is_named_alike():
-    """Libraries write names otherwise."""
+    """Libraries write GPUs' names differently."""
     found = {0: "Intel(R) Arc(TM) A380 Graphics", 1: "NVIDIA GeForce RTX 3090", 2: "AMD Radeon RX 7900 XTX"}
     assert most_alike(found, "AMD Radeon RX 7900 XTX (RADV NAVI31)") == 2
     assert most_alike(found, "llvmpipe (LLVM 15.0.6, 256 bits)") == 0

@@ -1,4 +1,4 @@
-"""This source tree against another commit. No times are asserted."""
+"""bench.against: this source tree beside another commit. No times are asserted."""
 
 import json
 import shutil
@@ -25,7 +25,7 @@ def git(folder, *arguments):
 
 @pytest.fixture
 def repository(tmp_path):
-    """A git repository whose only commit is this source tree as it is, without compiled shaders."""
+    """Make a git repository whose only commit is this source tree, without compiled shaders."""
     if shutil.which("git") is None:
         pytest.skip("git is missing")
     root = tmp_path / "repository"

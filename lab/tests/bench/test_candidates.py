@@ -1,4 +1,4 @@
-"""All that the planner could choose."""
+"""bench.candidates: all that the planner could choose."""
 
 import pytest
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.device
 
 
 def test_candidates_are_timed_beside_the_choice():
-    """The model's choice comes first, and one of those that have a time is the best."""
+    """The model's choice comes first, and one of those with a time is the best."""
     device = vkdml.Device()
     case = Case("gru", 3, 1, 8, 256)
     target = Target(from_desc(make_desc(case, "float32")), device.info)

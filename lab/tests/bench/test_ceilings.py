@@ -1,4 +1,4 @@
-"""What a device can do at most."""
+"""bench.ceilings: the limits of a device."""
 
 import pytest
 

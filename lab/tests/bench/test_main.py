@@ -1,4 +1,4 @@
-"""The benchmark's report, and what it does about workers that crash, refuse or are missing."""
+"""The benchmark's report, and workers that crash, refuse or are missing."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The pictures, of a report that is made up."""
+"""The pictures of a made-up report."""
 
 import pytest
 
@@ -48,4 +48,4 @@ def test_they_are_called_so_in_the_pictures(report, tmp_path, monkeypatch):
     pictures.draw(report, tmp_path)
     assert {OURS, "vkdml, Some", "iree"} <= labels["throughput"]
     assert "vkdml-other1" not in labels["throughput"]
-    assert "webgpu, Some" in labels["throughput"]  # it ran where the vkdml ran that it is compared with
+    assert "webgpu, Some" in labels["throughput"]  # it ran on the device of the vkdml that it is compared with

@@ -1,4 +1,4 @@
-"""The benchmark of random shapes runs, and counts what it says it counts."""
+"""The benchmark of random shapes runs, and its counts are right."""
 
 import json
 

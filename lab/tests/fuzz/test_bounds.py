@@ -1,4 +1,4 @@
-"""What is allowed follows the problem: little where it forgets, much where it grows, and mistakes are seen."""
+"""The fuzzer's bounds: tight where a problem forgets errors, wide where it amplifies them, and able to see mistakes."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ def rnn(activation, steps=12, hidden=8, growth=1.0, element=element_types.FLOAT3
 
 
 def in_float32(case):
-    """An RNN of tanh, as plain float32 arithmetic has it."""
+    """Run a tanh RNN in plain float32."""
     x, w, r, b, h = (case.arrays[field][0] for field in ("InputTensor", "WeightTensor", "RecurrenceTensor", "BiasTensor", "HiddenInitTensor"))
     (wb, rb), h, states = b[0].reshape(2, -1), h[0], []
     for step in x:
@@ -38,7 +38,7 @@ def relative(allowed, field="OutputSequenceTensor"):
 
 @pytest.mark.parametrize("seed", range(24))
 def test_the_first_copy_is_the_reference(seed):
-    """The equations of all rows at once are those of each row."""
+    """Computing all rows at once gives the reference's results."""
     case = random_case(seed)
     copies, _ = bounds._copies(case.problem, case.arrays)
     for field, expected in reference.run(case.problem, case.arrays).items():
@@ -46,7 +46,7 @@ def test_the_first_copy_is_the_reference(seed):
 
 
 def test_a_recurrence_that_grows_may_be_far_off():
-    """float32 itself does not keep a chaotic one, in any order of sums. Its first steps must be near nevertheless."""
+    """In a chaotic problem, float32 loses all accuracy, in any order of sums. But the first steps must be near."""
     case = rnn(TANH, steps=60, hidden=24, growth=6.0)
     allowed, results = bounds.allowed(case.problem, case.arrays), in_float32(case)
     assert not np.allclose(results["OutputSingleTensor"], allowed.expected["OutputSingleTensor"], 0.01, 0.01)
@@ -90,7 +90,7 @@ def test_special_numbers_are_certain(special, wrong):
 
 
 def test_where_rounding_decides_nothing_is_said():
-    """A ThresholdedRelu exactly at its threshold; and one that is not."""
+    """A ThresholdedRelu exactly at its threshold cannot be judged; one elsewhere can."""
     for alpha, is_certain in ((0.75, False), (0.7501, True)):
         desc = make_desc(cells.RNN, 1, 1, 1, 1, BiasTensor=None, HiddenInitTensor=None, SequenceLengthsTensor=None,
                          ActivationDescs=[descs.DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC(Alpha=alpha)])
@@ -108,7 +108,7 @@ MISTAKES = [("R in float16", "direction_weights", {"[w, r,": "[w, r.astype(np.fl
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 @pytest.mark.parametrize(("function", "changes"), [row[1:] for row in MISTAKES], ids=[row[0] for row in MISTAKES])
 def test_mistakes_that_fixed_tolerances_hardly_see(cell, function, changes):
-    """One number of an operator in half precision: seen in nearly all float32 problems of plain activations."""
+    """A wrong number in half precision is seen in nearly all float32 problems with usual activations."""
     wrong, caught = mutated(reference, function, changes), 0
     for seed in range(10):
         desc = make_desc(cell, 4, 3, 8, 9, ActivationDescs=[SIGMOID, TANH, TANH][-cell.activations:])
@@ -123,7 +123,7 @@ def test_mistakes_that_fixed_tolerances_hardly_see(cell, function, changes):
 
 
 def test_every_step_of_an_activation_is_known():
-    """Those whose value jumps must be in the table: found by looking at each of them."""
+    """Each activation whose value jumps must be in the table."""
     x = np.linspace(-3, 3, 600_001)
     for row in BY_DESC.values():
         values = row.function(x, 0.7, 1.1)

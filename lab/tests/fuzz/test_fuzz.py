@@ -1,4 +1,4 @@
-"""Random calls through all faces: right ones are right, broken ones are refused before any work. `make soak` runs many more."""
+"""Random calls of all faces: right calls are right, and broken ones are refused before any work. `make soak` runs more."""
 
 import json
 from collections import Counter
@@ -17,7 +17,7 @@ from vkdml_lab.fuzz.faces import FACES
 from vkdml_lab.fuzz.search import BLIND, search
 
 REGRESSIONS = [json.dumps(call) for call in json.loads((Path(__file__).parent / "regressions.json").read_text())]
-# All faces take it, and it has all that can be given
+# An operator that all faces take, with all optional inputs
 SIMPLE = Operator("LSTM", 3, 5, "forward", (("HARD_SIGMOID", 0.3, 0.4), ("TANH",), ("SCALED_TANH", 0.9, 0.8)), "float32", True, 1.2, OPTIONAL)
 
 
@@ -43,14 +43,14 @@ def test_random_calls(device):
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_more_random_calls(device, seed):
-    """Of a palette's three operators, one may be too sensitive to judge."""
+    """One of three operators may be too sensitive to judge."""
     assert_none_fails(palette(seed, 3), 250, seed, 1 / 3, **({} if seed == 1 else FEW))
 
 
 @pytest.mark.family("ways to call PyTorch's twin, behind the first", first=9)
 @pytest.mark.parametrize("face", FACES)
 def test_everything_wrong_is_refused(device, face):
-    """Each kind of argument in each way that the table has."""
+    """Each kind of argument is broken in each way of the table."""
     call = Call(face, SIMPLE, 3, 2)
     kinds = [argument.kind for argument in FACES[face].arguments(call).values() if argument.kind]
     for kind in set(kinds):
@@ -69,18 +69,18 @@ def test_calls_are_written_down_and_made_again():
 
 
 def only(monkeypatch, faces):
-    """These are all that there are."""
+    """Let these be the only faces."""
     monkeypatch.setattr(search_module, "FACES", faces)
     monkeypatch.setattr(running, "FACES", faces)
 
 
 def run_instead(monkeypatch, run):
-    """There is one face, which does something else."""
+    """Let there be one face, which calls `run`."""
     only(monkeypatch, {"function": replace(FACES["function"], run=run)})
 
 
 def test_a_wrong_number_is_found(device, monkeypatch):
-    """A single one, too large by a ten-thousandth, and only of two steps or more: the call is made small."""
+    """One number of calls with two or more steps is off by a ten-thousandth. The call is shrunk."""
     def run(call, values):
         part, = FACES["function"].run(call, values)
         if call.steps >= 2:
@@ -96,7 +96,7 @@ def test_a_wrong_number_is_found(device, monkeypatch):
 
 
 def test_a_wrong_step_is_found_where_errors_grow(device):
-    """What comes of a chaotic recurrence says nothing, but each step does."""
+    """The result of a chaotic recurrence cannot be judged, but each step can."""
     call = Call("function", replace(SIMPLE, cell="RNN", hidden=33, activations=(("TANH",),), flag=False, clip=None, given=()), 40, 1, growth=8.0)
     parts = FACES["function"].run(call, {name: argument.value for name, argument in FACES["function"].arguments(call).items()})
     assert not running.judge(call, parts)

@@ -1,4 +1,4 @@
-"""What the fuzzer's ways to call PyTorch's twins find: mistakes put in on purpose."""
+"""The fuzzer's ways to call PyTorch's twins must see planted mistakes."""
 
 from collections import Counter
 
@@ -22,7 +22,7 @@ def forward_mode_gives_zeros(monkeypatch):
 
 
 def graphs_have_one_size(monkeypatch):
-    """States are left out where PyTorch compiles."""
+    """Leave states out when PyTorch compiles."""
     right = modules.Twin._run
     monkeypatch.setattr(modules.Twin, "_run", lambda twin, input, states, *sizes: right(
         twin, input, () if torch.compiler.is_compiling() else states, *sizes))
@@ -30,7 +30,7 @@ def graphs_have_one_size(monkeypatch):
 
 @pytest.fixture
 def compiled_anew():
-    """What PyTorch keeps knows nothing of mistakes, and nothing is kept that has one."""
+    """Clear what PyTorch has compiled, before and after a mistake."""
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
