@@ -1,9 +1,8 @@
-"""Chooses the random problems that `make test` runs of a family: few that see each planted mistake that all of the family see.
+"""Chooses the random problems that `make test` runs of a family: few, which together see all mistakes that the family sees.
 
-    python -m lab.tests.choosing            # how well, judged by mistakes that the choice did not know; some minutes
-    python -m lab.tests.choosing --write    # chooses, and writes lab/vkdml_lab/suite/sharpest.json
+python -m lab.tests.choosing            # judges the method by mistakes that the choice did not know; takes minutes
 
-The mistakes are those of test_mutations.py. No device is used.
+The mistakes are those of test_mutations.py. No device is needed.
 """
 
 from __future__ import annotations
@@ -40,24 +39,24 @@ from vkdml_lab.suite import sharpest, test_elementwise, test_onnxruntime, test_r
 from vkdml_lab.suite.devices import DEVICES
 from vkdml_lab.suite.support import DTYPES, TOLERANCES, random_case
 
-HALVES = 20  # random halves of the mistakes that a choice does not know, and is judged by
+HALVES = 20  # random halves of the mistakes that are hidden from the choice and judge it
 
 
 @cache
 def equations() -> list[tuple[str, str, Callable]]:
-    """The name, the cell, and the run of each."""
+    """Return name, cell and run function of each wrong equation."""
     return [(f"{cell}: {mistake}", cell, mutated(reference, function, changes).run)
             for mistake, cells, function, changes in EQUATIONS for cell in cells.split()]
 
 
 @cache
 def functions() -> list[tuple[str, str, Callable]]:
-    """The name, the activation, and the function of each."""
+    """Return name, activation and wrong function of each."""
     return [(f"{name}: {mistake}", name, function) for name, mistake, function in [*FUNCTIONS, *wrong_functions()]]
 
 
 def caught(checked, arrays, element) -> set[Hashable]:
-    """The wrong equations and activations that a problem shows."""
+    """Return the names of the wrong equations and activations that change a problem's results."""
     rtol, atol = TOLERANCES[element.name]
 
     def outputs(run):
@@ -111,8 +110,8 @@ def of_activation(seed: int) -> frozenset[Hashable]:
 
 @cache
 def of_options(seed: int) -> frozenset[Hashable]:
-    """The values of options that are taken, those that are refused, the kinds of kernels that run by them, and pairs of all these:
-    of options no mistakes are planted.
+    """Return what an options' seed covers, as options have no planted mistakes: values taken, values refused, kinds of kernels,
+    and all pairs of these.
     """
     case, forced = random_case(seed), test_reference.random_options(seed)
     try:
@@ -127,16 +126,16 @@ def of_options(seed: int) -> frozenset[Hashable]:
 
 
 def of_schedule(seed: int) -> frozenset[Hashable]:
-    """What each choice of problems must have besides: each schedule, and each cell in each type."""
+    """Return what the chosen problems must cover besides: each schedule, and each cell in each type."""
     case = random_case(seed)
     return frozenset({test_reference.schedule_of(seed), (case.problem.cell.name, case.element.name)})
 
 
 @dataclass(frozen=True)
 class Family:
-    """A test of random problems. caught: the mistakes that a seed's problem shows. often: how many problems shall show each
-    mistake, if so many do. has: what else must be among the problems. most: the problems that are chosen at most. slow: seeds
-    that are not chosen, as a CPU driver compiles them for many seconds.
+    """A test of random problems. caught: mistakes that a seed's problem sees. often: how many problems shall see each mistake.
+    has: what else the problems must cover. most: limit of chosen problems. slow: seeds to avoid, as a CPU driver compiles them
+    for many seconds.
     """
 
     test: Callable
@@ -147,7 +146,7 @@ class Family:
     slow: frozenset[int] = frozenset()
 
     def choose(self, unknown: frozenset[Hashable] = frozenset()) -> list[int]:
-        """The seeds, the sharpest first; of two alike the smaller. unknown: mistakes that are not looked at."""
+        """Return the seeds, the one that sees most first, and of equals the smallest. unknown: mistakes to ignore."""
         seeds = sorted({*seeds_of(self.test)} - self.slow)
         shown = {seed: (self.caught(seed) - unknown) | self.has(seed) for seed in seeds}
         needed = Counter(one for seed in seeds for one in shown[seed])
@@ -165,8 +164,8 @@ class Family:
         return frozenset().union(*map(self.caught, seeds))
 
     def row(self) -> list[object]:
-        """How many problems there are and are chosen, and which shares they see: of all mistakes, and of those that the choice
-        did not know; and of the latter, as many problems as they come.
+        """Return the numbers of problems, chosen problems and mistakes, and the shares that the chosen see: of all mistakes,
+        and of hidden ones; and the share of hidden ones that as many first problems see.
         """
         seeds, chosen = sorted(seeds_of(self.test)), self.choose()
         mistakes, ours, first = sorted(self.seen(seeds), key=str), [], []

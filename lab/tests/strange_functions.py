@@ -1,4 +1,4 @@
-"""Functions for `--target python:`, most of which are strange with a GRU."""
+"""Functions for `--target python:`. Most of them fail for GRUs, each in its way."""
 
 import os
 import time

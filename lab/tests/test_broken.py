@@ -1,4 +1,4 @@
-"""What the conformance suite says of devices that are broken on purpose: short, right and enough."""
+"""The conformance suite's report on broken devices must be short, right and complete."""
 
 import pytest
 
@@ -11,7 +11,7 @@ TESTS = ["suite/test_reference.py", "-m", "not thorough", "-k", "test_random_pro
 @pytest.mark.thorough
 @pytest.mark.parametrize(("fault", "sentences"), [
     ("cell", [": CoupleInputForget, LSTM; so have ", "kernels cpu/lstm_lanes",
-              "3 more runs: the same wrong bits; sequence, stepped",  # and persistent ones, where they give up
+              "3 more runs: the same wrong bits; sequence, stepped",  # persistent is missing if workgroups give up
               "vkdml reproduce 'suite/test_reference.py::test_random_problem["]),
     ("abort", ["### 1 failed",
                "- the process crashed: SIGABRT while running it\n- driver: internal error: unknown opcode in block 7\n",
@@ -20,7 +20,7 @@ TESTS = ["suite/test_reference.py", "-m", "not thorough", "-k", "test_random_pro
     ("denormals", [": subnormal inputs, float32; so have ", "3 more runs: the same wrong bits"])])
 def test_what_is_said(fault, sentences, tmp_path):
     text = broken.report(fault, tmp_path, *TESTS)
-    said = text[text.index(" tests in "):text.index("The largest share")]  # before the tables
+    said = text[text.index(" tests in "):text.index("The largest share")]  # the part before the tables
     assert len(said) < 12_000
     assert max(map(len, said.splitlines())) < 500
     assert not [line for line in said.splitlines() if 'File "' in line]

@@ -1,4 +1,4 @@
-"""`vkdml conformance`: errors as they are measured, and what becomes of failures, crashes and hangs. Records are made up."""
+"""`vkdml conformance` with made-up records: how errors are measured, and how failures, crashes and hangs are handled."""
 
 import json
 from dataclasses import asdict, replace
@@ -28,7 +28,7 @@ ABOUT = {"device": DEVICE, "software": SOFTWARE, "chosen": Chosen(seed=5).descri
 @pytest.mark.parametrize(("element", "bits", "smallest_normal"), [
     ("bfloat16", 8, 2.0**-126), ("float16", 11, 2.0**-14), ("float32", 24, 2.0**-126), ("float64", 53, 2.0**-1022)])
 def test_ulp(element, bits, smallest_normal):
-    last = 2.0 ** (1 - bits)  # of 1
+    last = 2.0 ** (1 - bits)  # ULP of 1
     ulps = {1.0: last, -1.5: last, 2 - last: last, 2 - last / 4: 2 * last, 2.0: 2 * last, 3.0: 2 * last, 1024.0: 1024 * last,
             smallest_normal: smallest_normal * last, smallest_normal * last: smallest_normal * last, 0.0: smallest_normal * last}
     np.testing.assert_array_equal(recording.ulp(np.array(list(ulps)), element), list(ulps.values()))
@@ -39,10 +39,10 @@ NONE, NAN, INF = (None, None, None), np.nan, np.inf
 
 @pytest.mark.parametrize(("result", "expected", "element", "absolute", "ulp", "fraction"), [
     ([1.0], [1 + 2.0**-24], "float32", 2.0**-24, 0.5, None),
-    ([1e-8], [0.0], "float32", 1e-8, 1e-8 / 2.0**-27, 1e-3),  # the ULP of 0.1, where both parts of the tolerance are 1e-5
+    ([1e-8], [0.0], "float32", 1e-8, 1e-8 / 2.0**-27, 1e-3),  # ULP of 0.1, at which both parts of the tolerance are 1e-5
     ([1.0001, 0.00002], [1.0, 0.0], "float32", 1e-4, None, 2),  # the smaller error is the larger share
     ([100.01, 0.0], [100.0, 0.0], "float32", 0.01, None, 0.01 / 0.01001),
-    ([65504.0], [65504.0 + 64], "float16", 64.0, 2.0, None),  # of the type's largest number
+    ([65504.0], [65504.0 + 64], "float16", 64.0, 2.0, None),  # ULP of the type's largest number
     ([NAN, INF, -INF, 1.0], [NAN, INF, -INF, 1.0], "float32", 0.0, 0.0, 0.0),
     *(([0.0, result], [0.0, expected], "float32", *NONE) for result, expected in [(NAN, 1.0), (1.0, NAN), (INF, -INF), (INF, 1.0), (1.0, INF)]),
     ([1.0, 2.0], [1.0], "float32", *NONE),
@@ -170,7 +170,7 @@ def test_very_long():
 
 
 def run_suite(tmp_path, ending="pass", chosen=ALL, resume=False, plugins=()):
-    """A suite of its own in pytest, with the options of this one."""
+    """Run a made-up suite in pytest, with the suite's options."""
     (tmp_path / "test_suite.py").write_text(SUITE.format(ending=ending))
     return suite.run_suite(tmp_path / "results", {**ABOUT, "chosen": chosen.described()}, chosen, resume,
                            tests=["-p", "vkdml_lab.suite.plugin", *plugins, str(tmp_path)])
@@ -194,7 +194,7 @@ def test_a_run(tmp_path):
 
 
 def test_a_crash(tmp_path, monkeypatch):
-    """The test that was running is named, and those after it run in another process."""
+    """The running test is named, and the remaining ones run in a new process."""
     monkeypatch.setattr(suite, "_MORE_RUNS", 1)
     run = run_suite(tmp_path, "os.kill(os.getpid(), signal.SIGSEGV)", Chosen(only=("good[2]", "test_ending", "very_long"), long=True))
     assert (names(run), run.ended) == (["test_good[2]", "test_ending", "test_very_long"], "")
@@ -208,7 +208,7 @@ def test_a_crash(tmp_path, monkeypatch):
 
 
 def test_resuming(tmp_path):
-    """Tests that were interrupted are run again, those that had ended or crashed are not."""
+    """Interrupted tests run again. Those that ended or crashed do not."""
     run = run_suite(tmp_path)
     path = tmp_path / "results"
     scope, tests = results.read(path)
@@ -239,7 +239,7 @@ def test_a_suite_that_cannot_run(tmp_path):
 
 
 def test_what_is_chosen(tmp_path):
-    """Tests named *_long are there only if asked for; --only goes by names, and --quick takes turns."""
+    """Tests named *_long run only with --long, --only selects by name, and --quick takes turns."""
     only = run_suite(tmp_path, chosen=Chosen(only=("good[1]", "VERY"), long=True))
     assert (names(only), only.scope["selected"], only.scope["left_out"]) == (["test_good[1]", "test_very_long"], 2, 5)
     assert names(run_suite(tmp_path, chosen=Chosen(quick=True))) == [
@@ -248,7 +248,7 @@ def test_what_is_chosen(tmp_path):
 
 
 def test_quick_ends(tmp_path):
-    """Tests that would begin too late are skipped, and say why."""
+    """Tests that would begin too late are skipped, with the reason."""
     run = run_suite(tmp_path, chosen=Chosen(quick=True), plugins=["--seconds=-1"])
     assert {(test["outcome"], failures.first_line(test)) for test in run.tests} == {("skipped", "--quick: -1 s were over")}
 
@@ -263,7 +263,7 @@ def test_devices_by_index_or_name():
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):
-    """Each device's results have a file of their own, and the exit code is 1 where a test failed."""
+    """Each device has its own results file, and the exit code is 1 if a test failed."""
     other = DEVICE | {"index": 0, "name": "Other GPU"}
     found = {3: TESTS, 0: GOOD}
     asked = []
@@ -303,7 +303,7 @@ def test_progress_without_a_terminal(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.device
 def test_the_machine():
-    """In a process of its own, which imports vkdml by text."""
+    """A child process finds it, as a driver may crash."""
     found = suite.machine()
     assert vkdml.Device().info.name in [device["name"] for device in found.devices]
     assert set(found.software) == set(SOFTWARE)

@@ -1,4 +1,4 @@
-"""What `vkdml conformance` says of failures. Records are made up, but for those of the last tests."""
+"""`vkdml conformance`'s descriptions of failures, with made-up records except for the last tests."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ def test_an_exception_keeps_its_text_in_short():
 
 
 def test_failures_are_counted_by_kind():
-    """Beside cases of the same kind that passed. One failure needs no table."""
+    """The table also counts passed cases of the same kind. A single failure needs no table."""
     failed = [*(made_up(number, True) for number in range(3)), made_up(3, True, operator="GRU", ran=None)]
     crashed = {"outcome": "crashed", "records": [], "running": {"again": AGAIN}}
     passed = [*(made_up(number, False) for number in range(4, 9)), made_up(9, False, operator="RNN")]
@@ -80,7 +80,7 @@ LOST = """from types import SimpleNamespace as A
     ("'it is'", None, "raise RuntimeError('the device is lost')", "RuntimeError: the device is lost"),
     (None, "A()", "time.sleep(60)", "hung: not done in 1 s")])
 def test_after_a_lost_device_others_are_tested(tmp_path, monkeypatch, lost, running, then, said):
-    """In a new process: what was made on the device is gone, or the driver waits for it for ever."""
+    """They run in a new process, as a lost device's objects are useless and its driver may hang."""
     monkeypatch.setattr("vkdml_lab.conformance.suite._TEST_SECONDS", 1)
     monkeypatch.setattr("vkdml_lab.conformance.suite._MOST_DIAGNOSED", 0)
     run = run_suite(tmp_path, LOST.format(lost=lost, running=running, then=then), Chosen(long=True))
@@ -101,7 +101,7 @@ def recorded(monkeypatch):
 
 
 def failed_record(device, arrays):
-    """The record of a case whose results are compared with those of other weights."""
+    """Return the record of a case whose results are compared with those of other weights."""
     case = drawn_case(make_desc(cells.RNN, 3, 3, 5, 9))
     results = run_on_device(device, case)
     wrong = replace(case, arrays={**case.arrays, **arrays})

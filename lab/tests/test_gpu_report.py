@@ -1,6 +1,6 @@
-"""lab/vkdml_lab/gpu_report: parts that fail, crash or hang; a budget, and a second call; what may be sent; what schedules are judged by.
+"""The GPU report: parts that fail, crash or hang; the time limit; second calls; private names; and how schedules are judged.
 
-The whole report, and its first page, are in test_gpu_report_whole.py.
+test_gpu_report_whole.py tests the whole report.
 """
 
 import itertools
@@ -61,7 +61,7 @@ def summary(found):
 
 @pytest.fixture
 def made_up(tmp_path, monkeypatch):
-    """Turns of parts of a package of their own, by name: two steps each, of which the last is good."""
+    """Make turns for a package of made-up parts, each of two steps; the last step is good."""
     package = tmp_path / "package" / "made_up"
     package.mkdir(parents=True)
     for name, body in STEPS_MADE_UP.items():
@@ -76,7 +76,7 @@ def made_up(tmp_path, monkeypatch):
 
 @pytest.mark.device
 def test_what_failed_is_told_first(made_up, tmp_path):
-    """The steps and parts behind it run nevertheless, and the exit status is 1."""
+    """Later steps and parts run nevertheless, and the exit code is 1."""
     folder = tmp_path / "report"
     assert gpu_report.main(folder, turns=list(made_up.values())) == 1
     found = {name: Found.read(turn.part, folder) for name, turn in made_up.items()}
@@ -98,7 +98,7 @@ def test_what_failed_is_told_first(made_up, tmp_path):
 
 @pytest.mark.device
 def test_a_second_call_goes_on(made_up, tmp_path, monkeypatch):
-    """What is done is not done again; what there was no time for is. A step that crashed is done."""
+    """Finished and crashed steps are not repeated. Steps that had no time are run."""
     good, crashing = made_up["good"], made_up["crashing"]
     folder = tmp_path / "report"
     first = Turn(good.part, 60, first=True)
@@ -111,7 +111,7 @@ def test_a_second_call_goes_on(made_up, tmp_path, monkeypatch):
     assert (after[:1], [row["problem"] for row in after]) == (before, ["one", "last"])
     assert gpu_report.main(folder, turns=[first, good, crashing]) == 1
     assert lines(folder / "good" / RESULTS) == after
-    assert len(list((folder / "crashing").glob("output-*.txt"))) == 2  # another process behind the crash, and no more
+    assert len(list((folder / "crashing").glob("output-*.txt"))) == 2  # one more process after the crash
 
 
 def test_a_report_of_something_else_is_not_mixed_up(tmp_path):
@@ -123,7 +123,7 @@ def test_a_report_of_something_else_is_not_mixed_up(tmp_path):
 
 
 def test_no_step_is_begun_that_has_no_room(tmp_path, monkeypatch):
-    """A step takes as long as the last one like it; a shorter one may have room. What was cut off is run again."""
+    """A step takes as long as the last one like it, and a shorter one may fit. An interrupted step runs again."""
     ran = []
 
     class Module:
@@ -150,7 +150,7 @@ def test_no_step_is_begun_that_has_no_room(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("minutes", [3, 30])
 def test_every_turn_has_time(tmp_path, monkeypatch, minutes):
-    """What matters most has the largest part of what it needs."""
+    """The most important parts have the largest share of the time that they need."""
     turns, given, now = [], [], [time.time()]
     monkeypatch.setattr(gpu_report.time, "time", lambda: now[0])
 
@@ -168,7 +168,7 @@ def test_every_turn_has_time(tmp_path, monkeypatch, minutes):
 
 
 def test_a_turn_may_overrun_and_a_step_that_was_cut_off_is_not_repeated(tmp_path, monkeypatch):
-    """But for one that goes on where it was."""
+    """A step that resumes where it was is the exception."""
     given, began = [], time.time()
 
     def hangs(command, *_, seconds, **__):
@@ -197,7 +197,7 @@ def test_how_long_it_takes_is_said_before(tmp_path):
 
 @pytest.mark.device
 def test_nothing_private_is_sent(made_up, tmp_path, monkeypatch):
-    """No absolute path, user name or host name, wherever a part wrote it; keys of JSON stay, lines cut short do not."""
+    """Absolute paths, user and host names are replaced wherever a part wrote them. Keys of JSON and truncated lines stay."""
     monkeypatch.setattr(sending, "user", lambda: "problem")
     monkeypatch.setattr(sending.platform, "node", lambda: "workstation7.example.org")
     folder = tmp_path / "report"
@@ -230,13 +230,13 @@ def checked(device):
 
 
 def only(checked, monkeypatch, *ways, **others):
-    """The rows of some schedules."""
+    """Return the rows of some schedules."""
     monkeypatch.setattr(schedules, "WAYS", {way: WAYS[way] for way in ways} | others)
     return list(checked.rows())
 
 
 def test_one_run_with_another_bit(checked, monkeypatch):
-    """Of the second schedule's three runs the second one, in the last bit of one number."""
+    """The second of three runs of a schedule has another last bit in one number."""
     outputs, count = schedules.Trial.outputs, itertools.count()
 
     def spoiled(trial):
@@ -254,7 +254,7 @@ def test_one_run_with_another_bit(checked, monkeypatch):
 
 
 def test_what_is_not_written_is_seen(checked, monkeypatch):
-    """Even after a run that wrote it."""
+    """Even if an earlier run wrote it."""
     execute, count = Run.execute, itertools.count()
     monkeypatch.setattr(Run, "execute", lambda run: None if next(count) == 2 else execute(run))
     (row,) = only(checked, monkeypatch, "stepped")
@@ -264,7 +264,7 @@ def test_what_is_not_written_is_seen(checked, monkeypatch):
 
 
 def test_what_always_gives_up_is_not_checked(checked, monkeypatch):
-    """The fallback's bits are the same: it is no failure, and has not passed."""
+    """The fallback's bits are the same, so this is no failure, but has not passed either."""
     execute = Run.execute
 
     def give_up(run):
@@ -281,7 +281,7 @@ def test_what_always_gives_up_is_not_checked(checked, monkeypatch):
 def test_a_step_that_takes_sixty_times_the_estimate_has_not_passed(checked, monkeypatch):
     late = {"step us": 600.0, "step estimate us": 10.0}
     monkeypatch.setattr(schedules, "timed", lambda *_: late)
-    assert only(checked, monkeypatch, "stepped")[0]["right"]  # a processor does not run as the model of GPUs says
+    assert only(checked, monkeypatch, "stepped")[0]["right"]  # a processor is slower than the model of GPUs
     monkeypatch.setattr(type(checked._gpu.info), "is_cpu", False)
     (row,) = only(checked, monkeypatch, "stepped")
     assert (row["right"], row["failed"]) == (False, "a step takes 60 times as long as the model says")
@@ -306,11 +306,11 @@ def test_a_slow_device_has_fewer_runs(device, monkeypatch):
 
 
 def test_a_test_that_tests_nothing_has_not_passed(device):
-    """Processors have no plans that wait: the grid-sync test has nothing to run there."""
+    """Processors have no plans that wait, so the grid-sync test runs nothing."""
     assert all("passed" not in row and row["not checked"] for step in schedules.grid_sync_tests(device.gpu) for row in step.run())
 
 
-# The others
+# Other parts
 
 def test_rates_beside_ceilings(device):
     found = {"gflops": 100.0, "read_gb_s": {"1": 80.0, "2": 90.0, "3": 10.0}, "submission_us": 30.0, "dispatch_us": 6.0}
@@ -320,7 +320,7 @@ def test_rates_beside_ceilings(device):
 
 
 def test_all_of_the_conformance_suite_is_run():
-    """A file after the other."""
+    """It runs file by file."""
     names = [step.name for step in conformance.steps(Job(None))]
     assert names[0] == conformance.FIRST
     assert set(names[1:]) == {path.stem for path in conformance.FOLDER.glob("test_*.py")}
@@ -348,7 +348,7 @@ def test_facts_of_the_device():
     tables = {}
     for row in devices.facts():
         tables.setdefault(row["table"], {})[row["fact"]] = row["value"]
-    assert tables[devices.PLANNED]["figures of"] == devices.UNKNOWN  # a processor has no row of its own
+    assert tables[devices.PLANNED]["figures of"] == devices.UNKNOWN  # a processor has no row in the table
     assert {"float16", "16-bit storage", "integer dot product", "subgroup-size control", devices.MATRICES, "device UUID"} <= set(
         tables[devices.FEATURES])
     assert any("(taken for" in one for one in tables[devices.FEATURES]["memory"])
@@ -363,7 +363,7 @@ AMD = "0: 500Mhz \n1: 1200Mhz {0}\n2: 2371Mhz {1}\n"
 
 @pytest.fixture
 def cards(tmp_path, monkeypatch):
-    """An AMD card, an Intel card of each driver, and a script in nvidia-smi's place."""
+    """Make files of an AMD card and of an Intel card with each driver, and a script in place of nvidia-smi."""
     files = {"card0/device/pp_dpm_sclk": AMD.format("*", ""), "card0/device/pp_dpm_mclk": "0: 96Mhz *\n", "card0-DP-1/status": "connected\n",
              "card1/gt_act_freq_mhz": "350\n", "card2/device/tile0/gt1/freq0/act_freq": "0\n", "card3/device/pp_dpm_sclk": "\n"}
     for name, text in files.items():
@@ -393,7 +393,7 @@ def test_clocks(cards, monkeypatch):
 
 @pytest.mark.parametrize(("warms_up", "whens"), [(True, ["before", "warmed up", "after"]), (False, ["before", "after"])])
 def test_clocks_before_and_after_a_part(cards, tmp_path, monkeypatch, warms_up, whens):
-    """They are read at these times, and shown beside the part's results."""
+    """They are read at these times, and shown with the part's results."""
     sclk = cards / "card0/device/pp_dpm_sclk"
     monkeypatch.setattr(clocks, "work", lambda: sclk.write_text(AMD.format("", "*")) and "")
     with clocks.recorded(tmp_path, warms_up):
@@ -414,7 +414,7 @@ def test_parts_that_time_are_warmed_up(tmp_path, monkeypatch):
 
 
 def test_half_a_second_of_work(device, monkeypatch):
-    """A device that fails is said to: the part's own steps tell more."""
+    """If a device fails, only this is recorded, as the part's steps tell more."""
     count, execute = [], Run.execute
     monkeypatch.setattr(Run, "execute", lambda run: count.append(time.monotonic()) or execute(run))
     assert clocks.work() == ""

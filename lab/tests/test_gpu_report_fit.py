@@ -1,4 +1,4 @@
-"""Figures of GPUs fitted to the times of reports, which the model itself makes up here with other figures than the table's."""
+"""Figures of GPUs must be fitted to times that the cost model computes from other figures than the table's."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ from vkdml_lab.gpu_report.problems import FIVE, WAYS, about
 from vkdml_lab.suite.devices import DEVICES, GPUS
 
 CASES = [*FIVE, *(Case("gru", (200, 1, hidden, hidden), True) for hidden in (128, 512, 1024)), Case("gru", (24, 3, 70, 100), True, 2, True)]
-TRUE = {"seen": 2.2, "dispatch": 0.4, "latency": 1.7, "cache_rate": 0.6, "clock": 0.8}  # times the table's
+TRUE = {"seen": 2.2, "dispatch": 0.4, "latency": 1.7, "cache_rate": 0.6, "clock": 0.8}  # factors of the table's figures
 INFO = GPUS["RTX 3090"]
 
 
@@ -29,7 +29,7 @@ def made_up(info=INFO, ways=WAYS, true=TRUE):
 
 @pytest.mark.parametrize("name", ["RTX 3090", "RX 7900 XTX", "A770"])
 def test_other_figures_are_found_again(name):
-    """Those of the row that the device's are made of."""
+    """The figures that made the times are found."""
     found = fit(made_up(GPUS[name]), GPUS[name])
     times = {change.figure: change.after / change.before for change in found.changes if change.after}
     assert {figure: times[figure] for figure in TRUE} == pytest.approx(TRUE, rel=0.02)
@@ -50,7 +50,7 @@ def test_what_is_to_be_pasted():
 
 
 def test_nothing_persistent():
-    """No row has waited: until a word is seen cannot be fitted, and the rest is."""
+    """Without waits, `seen` cannot be fitted, and the others can."""
     found = fit(made_up(ways=["stepped", "sequence"]), INFO)
     assert {change.figure: change.reason for change in found.changes if change.reason == NOTHING} == {"seen": NOTHING}
     dispatch = next(change for change in found.changes if change.figure == "dispatch")
@@ -58,7 +58,7 @@ def test_nothing_persistent():
 
 
 def test_figures_that_one_run_does_not_tell_apart():
-    """Only what they take together is known, and is given to one."""
+    """Only their sum is known, and one of them gets it."""
     changes = fit(made_up(ways=["persistent"])[:1], INFO).changes
     assert sum(change.after is not None for change in changes) == 1
     assert {change.reason for change in changes if change.after is None} == {APART}
@@ -77,7 +77,7 @@ def test_a_driver_on_the_processor_is_no_gpu():
 
 
 def test_a_gpu_that_no_row_is_like():
-    """What is pasted is a row of its own."""
+    """The lines to paste make a row for this GPU."""
     info = gpus.replace(INFO, name="New GPU", vendor=0)
     assert fit(made_up(info), info).lines[0].startswith('GPUS["New GPU"] = replace(GPUS["unknown"], seen=')
 
@@ -100,7 +100,7 @@ def report(folder, info, schedules, peers=()):
 
 
 def test_several_reports(tmp_path, capsys):
-    """Of two GPUs, one in an archive: a column each, and figures by GPU."""
+    """Two GPUs, one report in an archive: a column for each report, and figures for each GPU."""
     sizes = about(FIVE[-1])
     peers = [{**sizes, "library": library, "way": way, "seconds": seconds, "right": True} for library, way, seconds in (
         ("vkdml", "host", 1e-3), ("vkdml", "device", 5e-4), ("onnxruntime-cpu", "host", 3e-3))]

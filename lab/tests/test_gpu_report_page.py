@@ -1,4 +1,4 @@
-"""The report's first page: each sentence follows from rows, and what was not checked is not reported as passed."""
+"""The report's first page: each sentence follows from rows, and nothing unchecked counts as passed."""
 
 import pytest
 
@@ -27,7 +27,7 @@ RIGHT = {"right": True, "tests": "all passed"}
 MANY = {"right": True, "count": 468, "of": 518}
 
 
-# Is it right here?
+# Results
 
 @pytest.mark.parametrize(("parts", "says"), [
     ([], "Not checked."),
@@ -63,10 +63,10 @@ def test_what_was_not_checked_is_told_by_its_reason():
     assert said == "schedules: gru-0 stepped, gru-1 stepped, gru-2 stepped and 2 more: refused"
 
 
-# Beside others
+# Other libraries
 
 def both(*sizes):
-    """Rows of vkdml and of a library that takes so many times as long, by sizes."""
+    """Make rows of vkdml, and of a library with so many times its time, by sizes."""
     return [row for t, b, h, times in sizes for row in (peer("vkdml", t, b, h, 1e-3), peer("onnxruntime-cpu", t, b, h, times * 1e-3))]
 
 
@@ -110,7 +110,7 @@ def test_what_is_missing_and_how_fast_copies_are():
 
 
 def test_types_settings_and_graphs_are_told_apart():
-    """vkdml's calls of the same type; a graph's time beside that of vkdml's executions."""
+    """vkdml's times must be of the same type, and a graph's time stands beside vkdml's executions."""
     rows = [peer(*named, 100, 1, 256, seconds, way, type=element) for *named, element, way, seconds in (
         ("vkdml", "float32", "device", 1.0), ("vkdml-float16", "float16", "device", 2.0), ("torch-gpu", "float32", "device", 3.0),
         ("torch-gpu-without-tf32", "float32", "device", 5.0), ("torch-gpu-float16", "float16", "device", 1.0),
@@ -121,7 +121,7 @@ def test_types_settings_and_graphs_are_told_apart():
     assert list(times.values()) == [3.0, 5.0, 0.5, 0.5]
 
 
-# The grid-sync test and the model
+# The grid-sync test and the cost model
 
 def test_the_grid_sync_test_and_the_model():
     rows = [{"schedule": "persistent", "passed": True}, {"schedule": "persistent", "passed": False},
@@ -137,7 +137,7 @@ def test_the_grid_sync_test_and_the_model():
         "**What should the table of GPUs say?** Not checked: nothing could be fitted to 0 runs."]
 
 
-# The page
+# The whole page
 
 def test_answers_stand_before_any_table(device):
     facts = [{"table": PLANNED, "fact": name, "value": value}

@@ -1,4 +1,4 @@
-"""The part of the report that times other libraries: its steps and its rows."""
+"""The part of the report that times other libraries: steps and rows."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ WAYS = ["host", "module", "session", "device", "queued", "kernels"]
 
 @pytest.fixture
 def comparison(tmp_path, monkeypatch):
-    """Quick steps of a tiny case. Where torch sees no GPU, its CPU stands for it."""
+    """Return quick steps of a tiny case. Without a GPU, PyTorch uses the CPU in its place."""
     monkeypatch.setattr(part, "QUICK", TINY)
     monkeypatch.setattr(part, "OTHERS", ("crash",))
     made = part.Comparison(Job(tmp_path, True))
@@ -34,7 +34,7 @@ def rows(comparison, *names):
 
 @pytest.mark.device
 def test_every_way_in_turns(comparison):
-    """A library that is missing is reported, and is not vkdml's failure."""
+    """A missing library is reported, and is no failure of vkdml's."""
     pytest.importorskip("torch")
     found = rows(comparison, "together", "onnxruntime-cpu")
     libraries = {row["library"]: row for row in found if row.get("table") == "Libraries"}
@@ -55,7 +55,7 @@ def test_every_way_in_turns(comparison):
 
 @pytest.mark.device
 def test_what_others_break_is_not_our_failure(comparison):
-    """What is wrong has no time; a crash takes the others in its process with it."""
+    """Wrong results have no time. A crash ends the other libraries in the process, too."""
     ours = [one for one in comparison._peers["together"].parts if one.name == OURS]
     comparison._peers["together"] = Peer.together([*ours, misbehaving("wrong"), misbehaving("unavailable"), misbehaving("crash")])
     found = [row for row in rows(comparison, "together", "with crash") if "way" in row]
@@ -84,7 +84,7 @@ def test_copies_in_five_parts(device, monkeypatch, host_memory):
 
 @pytest.mark.device
 def test_the_steps(tmp_path):
-    """What matters most comes first; each has a name of its own."""
+    """The most important come first, and names differ."""
     steps = part.steps(Job(tmp_path))
     assert [step.first for step in steps] == [True] * 11 + [False] * (len(steps) - 11)
     assert len({step.name for step in steps}) == len(steps)

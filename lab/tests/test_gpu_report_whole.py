@@ -1,4 +1,4 @@
-"""The whole report in its quick form, on CPU drivers: as they are, and as if they were discrete GPUs."""
+"""The whole report with --quick, on CPU drivers as they are, and disguised as discrete GPUs."""
 
 import os
 import subprocess
@@ -12,8 +12,8 @@ from vkdml_lab.gpu_report.found import FAILED, PASSED, Found
 from vkdml_lab.gpu_report.parts import CEILINGS, DEVICES, PARTS, PEERS, SCHEDULES, VALIDATION
 from vkdml_lab.gpu_report.problems import QUICK, WAYS
 
-# Python runs this as sitecustomize at its start, in all processes of a report: 4 is VkPhysicalDeviceType's CPU, and the page
-# draws conclusions from times as if no other program ran
+# All Python processes of a report run this as sitecustomize. 4 is VkPhysicalDeviceType's CPU. The load is hidden, so that the
+# page draws conclusions from times
 DISCRETE = """
 import os
 from vkdml.engine.vulkan import queries
@@ -23,9 +23,9 @@ os.getloadavg = lambda: (0.0, 0.0, 0.0)
 
 
 def reported(folder, *options, **variables):
-    """The parts of a report, whose process has its environment alone."""
+    """Run the report with only this environment. Returns its parts."""
     environment = {**os.environ, "VKDML_LAYER_PATH": str(folder / "no layers"), **variables}
-    for name in ("VKDML_TUNING", "VKDML_SELFTEST"):  # as a user has them; what is kept goes into the folder
+    for name in ("VKDML_TUNING", "VKDML_SELFTEST"):  # as for users; choices go into the folder
         environment.pop(name, None)
     done = subprocess.run([sys.executable, "-m", "vkdml", "gpu-report", "--quick", "--output", "report", *options], cwd=folder,
                           env=environment | {"XDG_CACHE_HOME": str(folder / "cache")}, capture_output=True, text=True)
@@ -38,7 +38,7 @@ def reported(folder, *options, **variables):
 @pytest.mark.device
 @pytest.mark.thorough
 def test_on_this_driver(tmp_path):
-    """All parts run, but for validation, without a layer."""
+    """All parts run, except validation, which has no layer here."""
     parts = reported(tmp_path)
     page = (tmp_path / "report" / "report.md").read_text()
     assert {part.name: one.status for part, one in parts.items()} == {
@@ -59,8 +59,8 @@ def test_on_this_driver(tmp_path):
 @pytest.mark.thorough
 @pytest.mark.parametrize("manifest", [None, SWIFTSHADER], ids=["default", "SwiftShader"])
 def test_on_what_says_that_it_is_a_discrete_gpu(tmp_path, manifest):
-    """Plans for GPUs, copies on the host, the model of an unknown GPU: it is right, and the page says what to make of it. A
-    processor may take sixty times as long as that model says, and ends loops that GPUs do not.
+    """Plans are for GPUs, with copies to the host and the model of an unknown GPU. Results are right, and the page interprets
+    them. A processor may take sixty times as long as the model estimates, and has limits for loops.
     """
     if manifest and not manifest.exists():
         pytest.skip("SwiftShader is not here: make vulkan-extras")

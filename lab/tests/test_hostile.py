@@ -1,4 +1,4 @@
-"""The kernels on a device that does whatever Vulkan allows (lab/vkdml_lab/hostile), and planted mistakes that it must see there."""
+"""Kernels on the hostile device (lab/vkdml_lab/hostile), and planted mistakes that it must see."""
 
 import random
 from types import SimpleNamespace
@@ -35,7 +35,8 @@ def test_kernels_are_right_on_a_hostile_device(mode, seed):
 
 @pytest.mark.parametrize(("element", "rounding"), [(element_types.FLOAT32, 2.0**-24), (element_types.FLOAT64, 2.0**-48)])
 def test_activations_whatever_a_driver_makes_of_nan(element, rounding):
-    """NaN stays NaN where a compiler takes it that there is none. Where exp and log are exact, results are within four roundings."""
+    """NaN stays NaN even if a compiler assumes that there is none. With exact exp and log, results are within four roundings.
+    """
     x = np.concatenate([np.linspace(-6, 6, 601), np.geomspace(1e-6, 1, 60), -np.geomspace(1e-6, 1, 60)]).astype(element.name)
     described = tensor(x.size, data_type=element.data_type)
     for row in (row for row in activations.BY_DESC.values() if row.has_pairs or not element.pairs):
@@ -49,7 +50,7 @@ def test_activations_whatever_a_driver_makes_of_nan(element, rounding):
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_plans_count_the_shared_memory_that_kernels_have(schedule):
-    """Nothing less, and at most what is there for arrays that a kernel does not use."""
+    """The plan's figure is no less than what the kernel declares, and more at most by arrays that it does not use."""
     seen = set()
     for seed in range(12):
         draw = random.Random(seed)
@@ -67,7 +68,7 @@ def test_plans_count_the_shared_memory_that_kernels_have(schedule):
 
 
 def test_weak_memory():
-    """What an invocation stores arrives late; others find what was there before, some of them, until they acquire it."""
+    """Stores arrive late. Other invocations may load old values until they acquire."""
     clock, places = Clock(2, seed=0), range(200)
     memory = WeakMemory(np.zeros(len(places), np.uint32), clock)
     writer, reader = (SimpleNamespace(lanes=1, invocations=np.array([number])) for number in range(2))

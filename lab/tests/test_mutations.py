@@ -1,6 +1,6 @@
-"""The suite sees mistakes: each row is one that a device could make, and the suite's own problems must catch it.
+"""The suite must see mistakes: each row is a mistake that a device could make, and the suite's own problems must catch it.
 
-A mistake is a wrong variant of the float64 reference, whose results take the place of a device's. No device is used.
+Mistakes are wrong variants of the float64 reference, whose results replace a device's. No device is needed.
 """
 
 import inspect
@@ -19,13 +19,13 @@ from vkdml.operators.correctness import differences, with_sequence
 from vkdml_lab.suite import sharpest, test_onnxruntime, test_reference
 from vkdml_lab.suite.support import ATOL, CELLS, DTYPES, RTOL, check, random_case
 
-ENOUGH = 3  # problems that must catch a mistake, in each cell: one alone could be an accident of its seed
+ENOUGH = 3  # problems that must catch a mistake in each cell; a single one could be an accident
 ALL = "GRU LSTM RNN"
 ACTIVATIONS = {row.operator_type.name.removeprefix("ACTIVATION_"): row for row in activations.BY_DESC.values()}
 
 
 def seeds_of(test):
-    """Those that a test of the suite goes through."""
+    """Return the seeds of a test of the suite."""
     (seeds,) = (mark.args[1] for mark in test.pytestmark if mark.name == "parametrize")
     return seeds
 
@@ -36,7 +36,7 @@ cached_case = cache(random_case)
 
 
 def outputs(run, case):
-    """What the device would give that computes with `run`."""
+    """Return the outputs of a device that computes with `run`."""
     checked, dtype = case.problem, DTYPES[case.element.name]
     with np.errstate(over="ignore"):
         return {field: result.astype(dtype) for field, result in run(checked, case.arrays).items() if checked.has(field)}
@@ -53,7 +53,7 @@ def passes(run, seed):
 
 
 def assert_caught(catches, seeds, test=None):
-    """By ENOUGH of the seeds. test: also by one that `make test` runs of it; those come first."""
+    """Check that ENOUGH seeds catch a mistake. test: one of them must be among those that `make test` runs of this test."""
     found = list(islice(filter(catches, seeds), ENOUGH))
     assert len(found) == ENOUGH, f"{len(found)} of {len(seeds)} problems catch this mistake"
     chosen = sharpest.SEEDS[test.__name__] if test else seeds
@@ -61,7 +61,7 @@ def assert_caught(catches, seeds, test=None):
 
 
 def mutated(right, function, changes):
-    """A module beside the true one, which stays what it is, with one function's text changed."""
+    """Return a copy of a module in which the text of one function is changed."""
     before = after = inspect.getsource(getattr(right, function))
     for old, new in changes.items():
         assert old in after, f"{function} has no {old!r} any more, so this row changes nothing"
@@ -74,11 +74,11 @@ def mutated(right, function, changes):
 
 @pytest.mark.parametrize("cell", SEEDS)
 def test_no_mistake(cell):
-    """Without one, all problems pass: what they catch below is the mistake."""
+    """All problems pass without a mistake, so it is the mistakes that are caught below."""
     assert all(passes(reference.run, seed) for seed in SEEDS[cell])
 
 
-# The mistake, the cells that it concerns, the function of reference.py, and changes of its text
+# Each row: the mistake, its cells, the function of reference.py, and the changes of its text
 EQUATIONS = [
     # Sequences
     ("sequence lengths ignored", ALL, "run", {"range(lengths[row])": "range(t)"}),
@@ -143,7 +143,7 @@ EQUATIONS = [
     ("Wb and Rb of a gate together", "GRU LSTM", "direction_weights", {"reshape(2, gates, h)": "reshape(gates, 2, h).swapaxes(0, 1)"}),
     ("Wb of both directions before Rb", ALL, "direction_weights",
      {"biases[0, 0, direction].reshape(2, gates, h)": "biases[0, 0].reshape(2, -1, gates, h)[:, direction]"}),
-    ("Wb and Rb exchanged", "GRU", "direction_weights", {"wb, rb =": "rb, wb ="}),  # other cells take their sum
+    ("Wb and Rb exchanged", "GRU", "direction_weights", {"wb, rb =": "rb, wb ="}),  # other cells add them up
     ("Wb forgotten", ALL, "direction_weights", {"r, wb, rb, p": "r, 0 * wb, rb, p"}),
     ("Rb forgotten", ALL, "direction_weights", {"r, wb, rb, p": "r, wb, 0 * rb, p"}),
     ("R transposed", ALL, "direction_weights", {"[w, r,": "[w, r.swapaxes(1, 2),"}),
@@ -225,7 +225,7 @@ def test_wrong_equation(cell, function, changes):
 
 
 def is_verified(run, seed):
-    """Whether the check of calls finds nothing wrong with the device that computes with `run`."""
+    """Whether the check of calls accepts a device that computes with `run`."""
     case = cached_case(seed)
     checked = with_sequence(case.problem)
     arrays = dict(case.arrays)
@@ -251,7 +251,7 @@ def test_the_check_of_calls_sees_wrong_equations(cell, function, changes):
     assert_caught(lambda seed: not is_verified(wrong.run, seed), SEEDS[cell])
 
 
-# The activation, the mistake, and the wrong function
+# Each row: the activation, the mistake, and the wrong function
 FUNCTIONS = [
     ("CELU", "alpha not in the exponent", lambda x, a, b: np.where(x < 0, a * np.expm1(x), x)),
     ("GELU", "the tanh approximation", lambda x, a, b: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))),
@@ -274,7 +274,7 @@ FUNCTIONS = [
 
 
 def wrong_functions():
-    """For each activation: another in its place, and its parameters ignored and exchanged."""
+    """Yield for each activation: another one, ignored parameters, and exchanged parameters."""
     for name, row in ACTIVATIONS.items():
         other = "RELU" if name == "IDENTITY" else "IDENTITY"
         yield name, f"taken as {other}", ACTIVATIONS[other].function
@@ -286,7 +286,7 @@ def wrong_functions():
 
 
 def run_with(activation, function):
-    """The reference with another function for one activation."""
+    """Return the reference with another function for one activation."""
     def run(checked, arrays):
         row = replace(ACTIVATIONS[activation], function=function)
         fused = (replace(entry, activation=row) if entry.activation.desc is row.desc else entry
@@ -304,7 +304,7 @@ def test_wrong_activation(activation, function):
     assert_caught(lambda seed: not passes(run, seed), seeds_of(test), test)
 
 
-# What random problems are too tame for, with the test and its parameters that must catch it
+# Mistakes that random problems are too tame for, with the test and parameters that must catch them
 HUGE, SPECIAL = test_reference.test_activation, test_reference.test_special_values_propagate
 EXTREMES = [
     ("ELU", "both branches computed", lambda x, a, b: (x < 0) * a * np.expm1(x) + (x >= 0) * x, HUGE, (1e4,)),
@@ -347,7 +347,7 @@ LISTS = {
 
 
 def attributes_of(node):
-    """As the reference takes them, which knows the hidden size from R."""
+    """Return a node's attributes for the reference, which takes the hidden size from R."""
     values = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
     del values["hidden_size"]
     values["direction"] = values["direction"].decode()
@@ -362,7 +362,7 @@ def by_reference(node, inputs, attributes):
 
 
 def shows_wrong_lists(changes, seed):
-    """Whether a random node has other results where its lists are read wrongly."""
+    """Whether wrongly read lists change a random node's results."""
     node, inputs = test_onnxruntime.random_node(seed)
     attributes = attributes_of(node)
     if "activations" not in attributes:

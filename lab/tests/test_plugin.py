@@ -1,4 +1,4 @@
-"""Which members of a family `make test` runs, and in which order --quick runs tests."""
+"""The members of a family that `make test` runs, and the order of tests in --quick."""
 
 from types import SimpleNamespace
 
@@ -38,7 +38,7 @@ def test_the_first_so_many():
 
 
 def test_quick_has_each_operator_from_the_first_turn_on():
-    """However slow the device is, it is not all of one operator."""
+    """So even a slow device meets each operator."""
     items = [Test(name=f"test_{function}[{case}-{cell}]", function=function, path=SimpleNamespace(stem=stem))
              for stem, function in (("test_plain", "a"), ("test_reference", "b"), ("test_reference", "c"), ("test_casts", "d"))
              for cell in ("GRU", "LSTM", "RNN") for case in range(3)]

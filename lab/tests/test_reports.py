@@ -1,4 +1,4 @@
-"""Tables, lists and files of reports."""
+"""Tables, lists and files of vkdml_lab/reports.py."""
 
 import json
 

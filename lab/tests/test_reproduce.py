@@ -1,4 +1,4 @@
-"""`vkdml reproduce`, and what it dumps, which replays without vkdml."""
+"""`vkdml reproduce`, and its dumps, which must replay without vkdml."""
 
 import json
 import os
@@ -20,7 +20,7 @@ CASE = "suite/test_reference.py::test_schedule[chunked-LSTM]"
 
 
 def replayed(folder, tmp_path):
-    """replay.py in a process in which vkdml cannot be imported."""
+    """Run replay.py in a process that cannot import vkdml."""
     (tmp_path / "vkdml.py").write_text("raise SystemExit('vkdml was imported')")
     done = subprocess.run([sys.executable, folder / "replay.py"], capture_output=True, text=True, cwd=tmp_path,
                           env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(PACKAGES)])})
@@ -29,7 +29,7 @@ def replayed(folder, tmp_path):
 
 
 def mistaken(spirv):
-    """With sums in the place of all products."""
+    """Return SPIR-V with sums in place of all products."""
     words, at = np.frombuffer(spirv, "<u4").copy(), 5
     while at < words.size:
         if words[at] == 5 << 16 | OP_F_MUL:
@@ -39,7 +39,7 @@ def mistaken(spirv):
 
 
 def test_a_dump_replays(tmp_path, capsys):
-    """Right as it is; wrong with another SPIR-V or other weights."""
+    """The dump gives right results, and wrong ones after changing its SPIR-V or weights."""
     folder = tmp_path / "dump"
     assert cli.main(["reproduce", CASE, "--dump", str(folder)]) == 0
     assert "1 passed" in capsys.readouterr().out
@@ -74,13 +74,13 @@ def test_a_dump_replays(tmp_path, capsys):
     "test_onnxruntime.py::test_random_node[5]", "test_onnx_backend.py::OnnxBackendNodeModelTest::test_gru_defaults_cpu",
     "test_isolation.py::test_the_same_bits_each_time_and_rows_apart[stepped-GRU-float32]"])
 def test_dumps_replay(tmp_path, case):
-    """Other types, schedules with several submissions, and all ways into a device; and many equal submissions, which are written
-    down once, where what was compared last is not all of an output.
+    """These cases have other types, schedules with several submissions, and all ways into a device. The last one has many equal
+    submissions, which are written once, and its last comparison is not of a whole output.
     """
     folder = tmp_path / "dump"
     assert cli.main(["reproduce", f"suite/{case}", "--dump", str(folder)]) == 0
     code, said = replayed(folder, tmp_path)
-    if not said[2].startswith("workgroups gave up"):  # on a busy machine, if they did not in the test
+    if not said[2].startswith("workgroups gave up"):  # on a busy machine
         no_whole_output = "it ran to its end; the test compared no whole output with what is right"
         assert (code, said[2:]) == (0, [no_whole_output if "isolation" in case else "right"])
 
@@ -98,7 +98,7 @@ Gpu.__init__ = discrete
 @pytest.mark.thorough
 @pytest.mark.parametrize("case", [CASE, "suite/test_reference.py::test_schedule[plain stepped-GRU]"])
 def test_a_dump_of_a_device_with_memory_of_its_own(tmp_path, monkeypatch, case):
-    """Where buffers have copies on the host, which are uploaded."""
+    """Its buffers have copies on the host, which are uploaded."""
     (tmp_path / "discrete.py").write_text(DISCRETE)
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p discrete")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)

@@ -1,4 +1,4 @@
-"""lab/vkdml_lab/soak: a short one from end to end, leaks put in on purpose, and processes that crash, hang or fail."""
+"""The soak: a short one, planted leaks, and processes that crash, hang or fail."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ from vkdml_lab.soak.worker import Life
 
 
 def samples(**series):
-    """Of 60 rounds of 50 calls. series: of what is not constant, its values."""
+    """Make samples of 60 rounds of 50 calls. series: values of what is not constant."""
     made = {what: np.full(60, 100.0) for what in ALLOWED} | {key.replace("_", " "): values for key, values in series.items()}
     return [{"calls": 50 * (1 + i), "seconds": i, "ms": {"function": 1.0}, **{what: values[i] for what, values in made.items()}}
             for i in range(60)]
@@ -28,7 +28,7 @@ ROUNDS = np.arange(60)
 
 @pytest.mark.parametrize(("values", "grows"), [
     (300 + NOISE, False),
-    (300 + NOISE + 100 * np.minimum(ROUNDS / 20, 1), False),  # what is kept is there after a third
+    (300 + NOISE + 100 * np.minimum(ROUNDS / 20, 1), False),  # caches are full after a third
     (300 + NOISE + np.where(ROUNDS == 50, 500, 0), False),
     (300 + NOISE + 0.4 * ROUNDS, True),  # 8 KiB a call
     (300 + NOISE - 0.4 * ROUNDS, False),
@@ -42,7 +42,7 @@ def test_growth_of_memory(values, grows):
 
 
 def test_growth_of_file_handles():
-    """One of them in a thousand calls is reported, one more once is not."""
+    """One handle in a thousand calls is reported; a single one is not."""
     assert growth(samples(file_handles=10 + ROUNDS // 20), "file handles").grows
     assert not growth(samples(file_handles=10 + (ROUNDS > 50)), "file handles").grows
 
@@ -72,7 +72,7 @@ worker.Life(Path(sys.argv[1]), seed=1, seconds=30, before=lambda call: %s).run()
 @pytest.mark.thorough
 @pytest.mark.parametrize("leak", LEAKS)
 def test_a_leak_is_seen(leak, tmp_path):
-    """A process of one operator, which loses something at each call: that is reported, and nothing else."""
+    """A process of one operator leaks something in each call. This is reported, and nothing else."""
     subprocess.run([sys.executable, "-c", LIFE % LEAKS[leak], tmp_path / "1.jsonl"], check=True)
     lived = report.read(tmp_path / "1.jsonl", 1, False, "")
     assert not lived.failures
@@ -86,7 +86,7 @@ def test_a_leak_is_seen(leak, tmp_path):
 @pytest.mark.device
 @pytest.mark.thorough
 def test_a_short_soak(tmp_path, capsys):
-    """Both kinds of lives, from end to end."""
+    """A life without and one with faults, including the report."""
     code = soak.main(["--minutes", "0.01", "--seed", "3", "--output", str(tmp_path)])
     text = (tmp_path / report.MARKDOWN).read_text()
     assert code == 0, text
@@ -120,7 +120,7 @@ def test_a_process_that_ends_is_told_with_its_call(code, ended, tmp_path, monkey
 
 
 def test_calls_that_fail_are_reported(tmp_path, monkeypatch):
-    """As small as they fail, in the form in which they are kept."""
+    """They are shrunk, and written in the form of regressions.json."""
     def run(call):
         assert call.batch < 3, "three rows"
         return True

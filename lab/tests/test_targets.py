@@ -1,4 +1,4 @@
-"""Other libraries under test: mistakes are seen, right ones are not accused, and what is said of a mistake is so."""
+"""Other libraries under test: wrong results are seen, right ones are not accused, and the stated causes are true."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from vkdml_lab.processes import WorkerError
 from vkdml_lab.targets import corpora, exporting, judging, page, running, shrinking
 from vkdml_lab.targets.judging import CRASHED, HUNG, OPEN, REFUSED, RIGHT, UNSUPPORTED, WRONG
 
-# What ONNX's texts do not say (judging.UNDEFINED), so that no case may be judged by it
+# What ONNX's texts leave open (judging.UNDEFINED), which must not decide a case
 OPEN_MISTAKES = {"Y not written past the length", "Y repeats the last state past the length", "Y_h without steps is initial_h",
                  "Y_c without steps is initial_c", "c clipped for h", "input_forget: i = 1 - f",
                  "input_forget: f of the negated input gate"}
@@ -32,7 +32,7 @@ OPEN_MISTAKES = {"Y not written past the length", "Y repeats the last state past
 
 @cache
 def small():
-    """The corpora but the largest sizes, each with what is expected."""
+    """Return all corpora except the largest sizes, each node with its expected outputs."""
     found = [node for made in (corpora.of_features, corpora.of_special_values, lambda: corpora.of_random(60)) for _, node in made()]
     return [(node, judging.expected(node)) for node in found if node.element in ("float32", "float64")]
 
@@ -48,7 +48,7 @@ def computed_by(module, node):
 
 
 def seen(compute, op):
-    """Whether a node shows that these results are wrong."""
+    """Whether some node shows that these results are wrong."""
     return any(judging.judge(node, compute(node), against).outcome == WRONG for node, against in small() if node.op == op)
 
 
@@ -88,7 +88,7 @@ def test_what_is_open_is_not_judged(mistake):
 @pytest.mark.family("what may be ignored", first=2)
 @pytest.mark.parametrize("cause", judging.AS_IF)
 def test_what_is_ignored_is_said(cause):
-    """By the smallest cases too, whatever else a node has."""
+    """The smallest cases name the cause, too, whatever else the node has."""
     causes = []
     for node, against in small():
         other = dict(judging.readings(node)).get(cause)
@@ -99,7 +99,7 @@ def test_what_is_ignored_is_said(cause):
 
 
 def test_a_smallest_case():
-    """One step, row and unit, and no input or attribute but clip, which a library ignores."""
+    """If a library ignores clip, one step, row and unit with clip and nothing else remain."""
     node = corpora.usual("LSTM", (7, 4, 5, 9), "sequence_lens initial_h P", direction="bidirectional", clip=0.3, layout=1)
     change = judging.AS_IF["clip is ignored"]
 
@@ -123,7 +123,7 @@ def asked(function, patience=20.0):
 @pytest.mark.parametrize(("function", "outcome"), [("right", RIGHT), ("crashes", CRASHED), ("hangs", HUNG), ("refuses", REFUSED),
                                                    ("lacks", UNSUPPORTED), ("without_lengths", WRONG)])
 def test_outcomes_of_a_function(function, outcome):
-    """The node after a crash or a hang is asked all the same."""
+    """The node after a crash or hang is computed all the same."""
     one = asked(function, 3.0 if function == "hangs" else 20.0)
     try:
         node = corpora.usual("GRU", (3, 2, 4, 5), "sequence_lens")
@@ -164,7 +164,7 @@ def check_program(text, node):
 
 
 def test_a_report(tmp_path, capsys):
-    """Mistakes are grouped by what they are as if; the exit code says that there are some."""
+    """Mistakes are grouped by cause, and the exit code tells that there are some."""
     command = ["conformance", "--target", "python:lab.tests.strange_functions.without_lengths", "--only", "lengths", "--output",
                str(tmp_path)]
     assert cli.main(command) == 1
@@ -204,7 +204,7 @@ def test_the_function_of_the_examples(tmp_path, monkeypatch):
 
 
 def test_cases_as_files(tmp_path):
-    """Read as examples/read_cases.py does, and as onnx's own tests are."""
+    """examples/read_cases.py and onnx's own tests read them."""
     folder = tmp_path / "cases"
     assert cli.main(["conformance", "--export", str(folder), "--only", "lengths-layout-0", "bfloat16-0"]) == 0
     listed = json.loads((folder / "cases.json").read_text())
@@ -224,23 +224,23 @@ def test_cases_as_files(tmp_path):
     assert [one.name for one in loaded] == [one.name for one in model.graph.input]
     expected = numpy_helper.to_array(onnx.load_tensor(str(case / "test_data_set_0" / "output_1.pb")))
     np.testing.assert_allclose(expected, np.load(folder / f"{case.name}.npz")["expected_Y_h"], rtol=1e-6)
-    assert cli.main(["conformance", "--export", str(folder)]) == 1  # it is there
+    assert cli.main(["conformance", "--export", str(folder)]) == 1  # the folder exists
 
 
 def test_only_what_was_checked_stands_on_the_page(tmp_path, monkeypatch):
-    """And what a second library computes as expected: by its hand-written verdict alone a finding is dropped."""
+    """A finding needs both the hand-written verdict and a second library. With the verdict alone it is dropped."""
     target_ = "python:lab.tests.strange_functions.without_lengths"
     cli.main(["conformance", "--target", target_, "--only", "GRU-lengths-linear-0", "--output", str(tmp_path)])
     report = json.loads((tmp_path / "conformance.json").read_text())
     (cause,) = (finding["cause"] for finding in report["findings"])
     assert "No finding stands" in page.page([report], {})
     assert f"**{cause}** (1 node). By hand." in page.page([report], {target_: {cause: {"text": "By hand."}}})
-    monkeypatch.setattr(page, "SECONDS", (target_,))  # itself
+    monkeypatch.setattr(page, "SECONDS", (target_,))  # no other library
     assert "No finding stands" in page.page([report], {target_: {cause: {"text": "By hand."}}})
 
 
 def programs():
-    """Of the page: each library, its version, how its programs begin, what is said of a case, and the case."""
+    """Return the page's programs: library, version, beginning, the text about the case, and the program of the case."""
     text, *sections = (ROOT / "docs" / "who-is-right.md").read_text().split("\n### ")
     common = text.split("```python\n")[1].split("```")[0]
     for section in sections:
@@ -256,7 +256,7 @@ def programs():
 @pytest.mark.family("cases of the page", first=2)
 @pytest.mark.parametrize(("library", "version", "begin", "said", "case"), [*programs()])
 def test_a_case_of_the_page_prints_what_the_page_says(library, version, begin, said, case, tmp_path):
-    """Where that version is installed. Without vkdml."""
+    """It runs without vkdml, if this version of the library is installed."""
     process = Process(target(library))
     try:
         process.open()
@@ -266,7 +266,7 @@ def test_a_case_of_the_page_prints_what_the_page_says(library, version, begin, s
         process.close()
     if process.description["version"] != version:
         pytest.skip(f"the page is of {library} {version}")
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # IREE's programs call its commands
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # IREE's programs call commands from there
     done = subprocess.run([sys.executable, "-I", "-c", begin + case], capture_output=True, text=True, cwd=tmp_path,
                           env={**os.environ, "PATH": path})
     if "Here crashed" in said:

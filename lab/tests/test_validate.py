@@ -1,4 +1,4 @@
-"""What runs under GPU-assisted validation has every kernel for GPUs."""
+"""GPU-assisted validation must run every GPU kernel."""
 
 from dataclasses import replace
 
@@ -20,5 +20,5 @@ def test_all_kernels_for_gpus_are_run():
         info = replace(GPU, storage_16bit=True, max_shared_memory=65536)
         for way in GPU_WAYS:
             run |= {dispatch.kernel for dispatch in plan(case.problem, info, WAYS[way].options(case.problem, info)).execute}
-    coherent = {name for name in kernels() if name.endswith("_persistent_coherent")}  # a test of their own runs them
+    coherent = {name for name in kernels() if name.endswith("_persistent_coherent")}  # another test runs these
     assert {name for name in kernels() if "gpu/" in name} - coherent == {name for name in run if "gpu/" in name}

@@ -1,4 +1,4 @@
-"""The wheels: vkdml's has only vkdml in it, and the laboratory runs from its own outside of the checkout."""
+"""The wheels: vkdml's contains only vkdml, and the laboratory runs from its own outside of the checkout."""
 
 import ast
 import json
@@ -23,7 +23,7 @@ FROM_THE_CHECKOUT = {"broken.py", "controls.py", "house.py"}
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory):
-    """Both wheels, built from a copy: modules have come and gone since this tree was first built."""
+    """Build both wheels from a copy, as build folders may contain modules that are gone."""
     folder = tmp_path_factory.mktemp("wheels")
     tree = shutil.copytree(ROOT, folder / "tree", ignore=shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "*-report"))
     for project in (tree, tree / "lab"):
@@ -56,7 +56,7 @@ def test_the_wheel_of_vkdml_has_nothing_else(wheels):
 
 
 def test_only_tests_import_from_the_checkout():
-    """What the wheel's modules import as they are loaded is in it, but for suite/test_*.py, which pytest then skips."""
+    """The wheel has all that its modules import, except for suite/test_*.py, which pytest then skips."""
     for path in (ROOT / "lab/vkdml_lab").rglob("*.py"):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ImportFrom) and path.name not in FROM_THE_CHECKOUT:
@@ -66,7 +66,7 @@ def test_only_tests_import_from_the_checkout():
 @pytest.mark.device
 @pytest.mark.thorough
 def test_a_wheel_runs_the_suite(wheels, tmp_path):
-    """In an environment of its own, which has everything but this package from the tests' one."""
+    """The environment has all packages of the tests' one, except this project."""
     venv.create(tmp_path / "venv", with_pip=False)
     (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", packages, *wheels], check=True)
@@ -84,7 +84,7 @@ def test_a_wheel_runs_the_suite(wheels, tmp_path):
     assert subprocess.run(again, cwd=tmp_path, env=outside).returncode == 0
     assert (tmp_path / "dump" / "replay.py").exists()
 
-    (tmp_path / "none").mkdir()  # no compiler is found, nor any other program
+    (tmp_path / "none").mkdir()  # no compiler or other program is found
     command = [tmp_path / "venv" / "bin" / "python", "-m", "vkdml", "gpu-report", "--quick"]
     done = subprocess.run(command, cwd=tmp_path, env=outside | {"PATH": str(tmp_path / "none")}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
