@@ -69,12 +69,12 @@ def loader() -> dict[str, Any]:
 
 def memory_types(info: DeviceInfo) -> list[dict[str, Any]]:
     """Return one row for each memory type of the device. "taken" lists the buffers that vkdml keeps in it: "host" (read and
-    written by the host), "device" (used only by kernels) and "direct" (small inputs of a discrete GPU).
+    written by the host), "device" (used only by kernels), "upload" and "direct" (large and small inputs of a discrete GPU).
     """
     with queries.physical_devices() as (vk, _, handles):
         memory, flags = queries.memory_of(vk, handles[info.index])
     taken = {"host": info.host_memory_type, "device": queries.device_memory_type(flags),
-             "direct": -1 if info.unified_memory else info.direct_memory_type}
+             **({} if info.unified_memory else {"upload": info.upload_memory_type, "direct": info.direct_memory_type})}
     return [{"type": index, "flags": _names(given, _MEMORY), "heap": memory.memoryTypes[index].heapIndex,
              "heap bytes": int(memory.memoryHeaps[memory.memoryTypes[index].heapIndex].size),
              "taken": [use for use, chosen in taken.items() if chosen == index]} for index, given in enumerate(flags)]

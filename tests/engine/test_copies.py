@@ -8,6 +8,7 @@ import vkdml
 from tests.engine.ready import table_of
 from vkdml.engine.vulkan.buffers import Buffer
 from vkdml.engine.vulkan.gpu import Submission
+from vkdml.engine.vulkan.memory import DeviceMemory
 from vkdml_lab.suite.support import tensor
 
 
@@ -153,3 +154,26 @@ def test_small_inputs_are_not_copied(device, copied, monkeypatch, fails):
             np.testing.assert_array_equal(array, right)
     small = [x, h] if fails else []
     assert sorted(copied) == sorted(array.nbytes for array in (w, r, lengths, *expected[0], *small))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_large_inputs_are_in_memory_that_the_host_only_writes(device, monkeypatch, fails):
+    """Its copy is never read, and the device may have none of it. Results are in memory that is fast to read."""
+    asked, make = [], device.gpu.make_tensor
+
+    def tried(size, kind):
+        asked.append((size, kind))
+        if fails and kind == "sent":
+            raise vkdml.OutOfMemoryError("made up")
+        return make(size, kind)
+
+    w, r, x = np.full((1, 4, 40), 0.1, np.float32), np.full((1, 4, 4), 0.1, np.float32), np.full((60, 10, 40), 0.1, np.float32)
+    expected = vkdml.rnn(x, w, r, device=device)[0]
+    monkeypatch.setattr(device.gpu, "host_memory", False)
+    device.gpu.store.clear()
+    monkeypatch.setattr(device.gpu, "make_tensor", tried)
+    monkeypatch.setattr(DeviceMemory, "_take", lambda memory, *arguments, take=DeviceMemory._take: (
+        pytest.fail("read what is slow to read") if memory.kind == "sent" else take(memory, *arguments)))
+    np.testing.assert_array_equal(vkdml.RNN(w, r, device=device)(x)[0], expected)
+    size = 2**17  # the power of two above x's
+    assert {kind for bytes_of, kind in asked if bytes_of == size} == {"sent", *["copied"] * fails}

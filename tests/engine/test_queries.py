@@ -125,6 +125,20 @@ def test_the_memory_that_the_host_sees(driver, is_unified, types, taken):
     assert queries._host_memory_type(is_unified, types) == taken
 
 
+@pytest.mark.parametrize(("driver", "types", "taken"), [
+    ("RADV", [0x1, 0x1, 0x6, 0x7, 0x7, 0xe, 0xe, 0xc7, 0xce], 2),
+    ("ANV", [0x1, 0xe, 0x7], 1),
+    ("NVK", [0x1, 0x7, 0xe], 2),
+    ("uncached", [0x1, 0xe, 0x6, 0x7], 2),
+    ("none but over the bus", [0x1, 0xf, 0x7], 2),
+    ("only with a feature", [0xc6, 0xe], 1),
+    ("not coherent", [0x1, 0x2], -1),
+])
+def test_the_memory_that_the_host_only_writes(driver, types, taken):
+    """On the host's side of the bus before the other, not cached before cached."""
+    assert queries._host_memory_type(False, types, is_read=False) == taken
+
+
 @pytest.mark.parametrize(("types", "taken"), [([0xf], 0), ([0x1, 0xc7, 0x6, 0x7, 0xe], 3), ([0x1, 0x6, 0xe], -1), ([0x1, 0x3], -1)])
 def test_the_device_memory_that_the_host_sees(types, taken):
     assert queries._direct_memory_type(types) == taken

@@ -23,7 +23,7 @@ from .commands import Commands
 from .compiled import Compiled, Share, choose_within
 from .vulkan.driver import working
 from .vulkan.gpu import Gpu
-from .vulkan.memory import COPIED, DIRECT, OWN, Bound, DeviceMemory, Kind
+from .vulkan.memory import COPIED, DIRECT, OWN, SENT, Bound, DeviceMemory, Kind
 from .vulkan.store import Lease
 from .weights import Contents, PackState, Snapshot, Weights, digest, is_current
 
@@ -68,8 +68,8 @@ def places(sizes: Mapping[str, int], with_copies: Collection[str], largest: int,
     found = {}
     for name, size in sizes.items():
         size = max(size, min(power_of_two(max(size, _LEAST_BYTES)), largest))
-        is_direct = name in only_written and size <= _MOST_DIRECT_BYTES
-        kind: Kind = OWN if name not in with_copies else DIRECT if is_direct else COPIED
+        written: Kind = COPIED if name not in only_written else DIRECT if size <= _MOST_DIRECT_BYTES else SENT
+        kind = written if name in with_copies else OWN
         taken[size, kind] += 1
         found[name] = Place(size, kind, taken[size, kind])
     return found

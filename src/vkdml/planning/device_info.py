@@ -31,8 +31,9 @@ class DeviceInfo:
     storage_buffer_alignment: of a tensor's offset in a buffer, at most 256. subgroup_size_control: whether a dispatch may
     require a subgroup size. storage_16bit: whether shaders may access single 16-bit elements of buffers. pipeline_cache_uuid:
     identifies the driver's build, in hexadecimal; empty if unknown. queue_family, host_memory_type: the indices of the queues,
-    and of the memory visible to the host, that are used. direct_memory_type: of device memory that the host sees. uuid: the
-    device's. pci_address: as lspci writes it, 0000:01:00.0; empty if the driver does not report it.
+    and of the memory visible to the host, that are used. upload_memory_type: of memory that the host only writes.
+    direct_memory_type: of device memory that the host sees. uuid: the device's. pci_address: as lspci writes it, 0000:01:00.0;
+    empty if the driver does not report it.
     """
 
     index: int
@@ -66,6 +67,7 @@ class DeviceInfo:
     queue_family: int = 0
     host_memory_type: int = -1
     direct_memory_type: int = -1
+    upload_memory_type: int = -1
     uuid: str = ""
     pci_address: str = ""
 

@@ -19,7 +19,7 @@ from ...planning.dispatches import Dispatch
 from . import spirv, system
 from .driver import Background, Driver
 from .files import PipelineFile
-from .memory import DIRECT, OWN, Bound, DeviceMemory, Kind, Range
+from .memory import DIRECT, OWN, SENT, Bound, DeviceMemory, Kind, Range
 from .queries import Enabled, default_device, enumerate_devices
 from .spirv import CompiledKernel
 from .store import DEFAULT_LIMIT, Lease, Memory, Store
@@ -159,11 +159,12 @@ class Gpu(system.OfOneProcess):
     """One opened Vulkan device.
 
     store: what is kept between calls. memory: the budget. host_memory: whether the device works in the host's memory, so that
-    buffers need no copy. driver: makes all calls into kp.
+    buffers need no copy. only_written_types: of memory that the host only writes, by its kind. driver: makes all calls into kp.
     """
 
     def __init__(self, info: DeviceInfo) -> None:
         self.info, self.host_memory = info, info.unified_memory
+        self.only_written_types: dict[Kind, int] = {SENT: info.upload_memory_type, DIRECT: info.direct_memory_type}
         self.store = Store(DEFAULT_LIMIT)
         self.driver = Driver(info.name, self.store.clear, info.is_cpu)
         self.lock = self.driver.lock  # a queue takes one submission at a time
@@ -189,7 +190,7 @@ class Gpu(system.OfOneProcess):
     def make_tensor(self, size_in_bytes: int, kind: Kind) -> Any:
         """Make kp's tensor for DeviceMemory."""
         for_host = kp.TensorTypes.host if self.host_memory or kind == DIRECT else kp.TensorTypes.device
-        where = [self.info.direct_memory_type] if kind == DIRECT else []
+        where = [self.only_written_types[kind]] if kind in self.only_written_types else []
         # kp takes an array, but only its size for a storage tensor: np.empty touches no page of memory
         words, tensor_type = (np.empty, kp.TensorTypes.storage) if kind == OWN else (np.zeros, for_host)
         return self.driver.make(f"making a buffer of {size_in_bytes} bytes",

@@ -12,8 +12,8 @@ import numpy as np
 from ...errors import OutOfMemoryError
 from .system import Closing, OfOneProcess
 
-Kind = Literal["copied", "direct", "own"]
-COPIED, DIRECT, OWN = get_args(Kind)
+Kind = Literal["copied", "sent", "direct", "own"]
+COPIED, SENT, DIRECT, OWN = get_args(Kind)
 
 serials = itertools.count(1)
 
@@ -22,9 +22,10 @@ class DeviceMemory(OfOneProcess, Closing):
     """Device memory for one tensor, for the engine's own use. Writes are not counted, so its contents count as unknown. In a
     Buffer they are counted.
 
-    kind: "copied" if the host reads or writes it: uploads and readbacks copy between its copy and the device. "direct" if the
-    host only writes it: it is device memory that the host sees, or "copied" if the device has none left. "own" if only kernels
-    use it: it may hold anything at first, and has_copy is false. Where the device works in the host's memory, none is copied.
+    kind: "copied" if the host reads or writes it: uploads and readbacks copy between its copy and the device. If the host only
+    writes it: "sent", whose copy is slow to read, or "direct", which is device memory that the host sees; "copied" if there is
+    none of these. "own" if only kernels use it: it may hold anything at first, and has_copy is false. Where the device works in
+    the host's memory, none is copied.
     """
 
     _of_memory = "_tensor", "_mapped"
@@ -36,12 +37,12 @@ class DeviceMemory(OfOneProcess, Closing):
         self.gpu, self.size_in_bytes = gpu, size_in_bytes
         self._serial = next(serials)
         gpu.memory.expect_more(gpu.bytes_of(size_in_bytes, kind))
-        if kind == DIRECT and (gpu.host_memory or gpu.info.direct_memory_type < 0):
+        if (gpu.host_memory and kind != OWN) or gpu.only_written_types.get(kind, 0) < 0:
             kind = COPIED
         try:
             self._tensor = gpu.make_tensor(size_in_bytes, kind)
         except OutOfMemoryError:
-            if kind != DIRECT:
+            if kind not in gpu.only_written_types:
                 raise
             kind = COPIED  # a device may have little memory that the host sees
             self._tensor = gpu.make_tensor(size_in_bytes, kind)
@@ -72,7 +73,7 @@ class DeviceMemory(OfOneProcess, Closing):
     @property
     def _has_other_memory(self) -> bool:
         """Whether the host's copy is other memory than the device's."""
-        return self.kind == COPIED and not self.gpu.host_memory
+        return self.kind in (COPIED, SENT) and not self.gpu.host_memory
 
     def _put(self, flat: np.ndarray, offset: int = 0) -> None:
         """Write a flat array that fits to the host's copy, from byte `offset` on. The device must be open."""

@@ -159,6 +159,7 @@ def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
         queue_family=_queue_family([family.queueFlags for family in queue_families_of(vk, handle)]),
         host_memory_type=host_memory_type,
         direct_memory_type=_direct_memory_type(flags),
+        upload_memory_type=_host_memory_type(is_unified, flags, is_read=False),
         uuid=str(UUID(bytes=bytes(asked[structures.IDProperties].deviceUUID))),
         pci_address=_pci_address(asked[structures.PCIBusInfoProperties]),
     )
@@ -238,16 +239,22 @@ def _is_unified(kind: str, memory_types: Iterable[int]) -> bool:
     return kind in ("integrated", "cpu") and any(flags & both == both for flags in memory_types)
 
 
-def _host_memory_type(is_unified: bool, memory_types: list[int]) -> int:
-    """Return the index of the type of memory that the host reads and writes; -1 if none is visible and coherent.
+def _host_memory_type(is_unified: bool, memory_types: list[int], is_read: bool = True) -> int:
+    """Return the index of the type of memory that the host writes and, if `is_read`, reads; -1 if none is visible and coherent.
 
-    Cached memory is preferred, as uncached reads are some hundred times slower, and then memory outside of a discrete GPU,
-    which is not across the bus. Types that need a device feature are left out.
+    If it is read, cached memory is preferred, as uncached reads are some hundred times slower, and then memory outside of a
+    discrete GPU, which is not across the bus. If it is only written, that is preferred first, and then memory that is not
+    cached, whose writes read nothing before. Types that need a device feature are left out.
     """
     both = _HOST_VISIBLE | _HOST_COHERENT
     fit = [index for index, flags in enumerate(memory_types) if flags & both == both and not flags & ~_NEED_NO_FEATURE]
-    return min(fit, default=-1, key=lambda index: (not memory_types[index] & _HOST_CACHED,
-                                                   not is_unified and memory_types[index] & _DEVICE_LOCAL))
+
+    def cost(index: int) -> tuple[bool, bool]:
+        flags = memory_types[index]
+        is_cached, is_across = bool(flags & _HOST_CACHED), not is_unified and bool(flags & _DEVICE_LOCAL)
+        return (not is_cached, is_across) if is_read else (is_across, is_cached)
+
+    return min(fit, default=-1, key=cost)
 
 
 def _direct_memory_type(memory_types: list[int]) -> int:
