@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lab.tests.test_gpu_assembly import AMD
 from vkdml.engine.vulkan.spirv import load
 from vkdml.planning.dispatches import Dispatch
+from vkdml.planning.profiles import profile
 from vkdml_lab.bench import cases as bench
 from vkdml_lab.gpu import check, demands, measure, times
 from vkdml_lab.gpu.cases import CASES, Case, PlainCase
@@ -43,7 +45,7 @@ def compiler(tmp_path_factory):
     (Case("gru", (50, 64, 512, 512), element="float16"), DEFAULT)], ids=lambda value: getattr(value, "name", value))
 def test_a_few_pipelines(compiler, case, plan):
     """No spills, no scratch, and what the model reads: as `make gpu-check` demands of all plans on all GPUs."""
-    found = list(measure.parts(compiler, compiler.device_info(), case, {plan: measure.FORCED[plan]}))
+    found = list(measure.parts(compiler, case, {plan: measure.FORCED[plan]}))
     assert all(isinstance(part, Part) for part in found), found
     assert any(part.is_loop for part in found)
     held = list(demands.hold(found))
@@ -71,7 +73,7 @@ def _with_plain_gates(spirv):
 def test_gates_that_are_not_volatile_break_a_demand(compiler, monkeypatch):
     """Their load is where the compiler puts it."""
     def broken():
-        found = measure.parts(compiler, compiler.device_info(), Case("lstm", (100, 1, 128, 128)), {PERSISTENT: measure.FORCED[PERSISTENT]})
+        found = measure.parts(compiler, Case("lstm", (100, 1, 128, 128)), {PERSISTENT: measure.FORCED[PERSISTENT]})
         return {one.demand.what for one in demands.hold(found) if not one.is_kept and "times.py" not in one.demand.what}
 
     assert broken() == set()
@@ -87,7 +89,7 @@ def test_gates_that_are_not_volatile_break_a_demand(compiler, monkeypatch):
 def test_operators_without_a_time_loop(compiler):
     """Each kernel of theirs, in each type."""
     cases = [case for case in CASES.values() if isinstance(case, PlainCase)]
-    found = [part for case in cases for part in measure.parts(compiler, compiler.device_info(), case)]
+    found = [part for case in cases for part in measure.parts(compiler, case)]
     names = ["elementwise", "arithmetic", "cast", "copy", "gather", "gemm"]
     assert {part.dispatch.kernel for part in found} == {*names, "float64/elementwise", *(f"halves/{name}" for name in names)}
     held = list(demands.hold(found))
@@ -100,7 +102,7 @@ def test_a_driver_that_ends_is_started_again(compiler):
     """As one that crashes would be."""
     broken = compiler.compile_spirv("broken", b"no SPIR-V at all", 33, 0)  # more buffers than the program takes
     assert "the driver ended with" in broken.error
-    good = compiler.compile(measure.plan(Case("gru", (1, 1, 64, 64)).problem, compiler.device_info()).initialize[0])
+    good = compiler.compile(measure.plan(Case("gru", (1, 1, 64, 64)).problem, compiler.info).initialize[0])
     assert not good.error
     assert good.figures["registers"] > 0
 
@@ -199,19 +201,32 @@ def test_every_demand_has_a_place():
         assert any(demand.where(one) for one in everywhere), demand.what
 
 
+class Compiling:
+    """A compiler that makes the same of all kernels."""
+
+    def __init__(self, name, row):
+        self.gpu, self.info, self.made = GPUS[name], DEVICES[row], {}
+
+    def compile(self, dispatch):
+        key = dispatch.kernel, *load(dispatch.kernel).values(dispatch.constants)
+        return self.made.setdefault(key, Pipeline(dispatch.kernel, 1000.0, "", 32, {"subgroups": 16}, True, AMD))
+
+
 def test_what_a_first_call_compiles():
     """Each pipeline once: the plan's are some of the tuner's. The self-test runs the plan's own."""
-    made = {}
-
-    class Compiling:
-        def compile(self, dispatch):
-            key = dispatch.kernel, *load(dispatch.kernel).values(dispatch.constants)
-            return made.setdefault(key, Pipeline(dispatch.kernel, 1000.0))
-
-    found = measure.first_call(Compiling(), DEVICES["RX 7900 XTX"], ONE_ROW)
+    compiler = Compiling("rx7900xtx", "RX 7900 XTX")
+    found = measure.first_call(compiler, ONE_ROW)
     assert list(found) == ["its plan", "grid-sync test", "tuning", "all"]
     assert all(found.values())
-    assert found["all"] == len(made) < 30
+    assert found["all"] == len(compiler.made) < 30
+
+
+@pytest.mark.parametrize(("name", "row"), [("rx7900xtx", "RX 7900 XTX"), ("rtx3090", "RTX 3090")])
+def test_a_dispatch_takes_what_the_planner_takes_it_to(name, row):
+    found = [one for one in measure.parts(Compiling(name, row), ONE_ROW, {STEPPED: measure.FORCED[STEPPED]}) if one.plan == STEPPED]
+    stepped, = (one.estimate for one in found if one.is_loop)
+    busy = stepped.rounds * max(stepped.limits.values()) / GPUS[name].rates.clock
+    assert stepped.seconds == pytest.approx(busy + profile(DEVICES[row]).rates.dispatch)
 
 
 def test_cases_of_bench_are_checked():

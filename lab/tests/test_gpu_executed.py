@@ -22,7 +22,7 @@ SUBGROUPS, LOOKS, TRIPS = 4, 3, 10
 PIPELINE = Pipeline("gpu/gru_persistent", 1.0, "", 32, {"subgroups": 16}, True, AMD)
 STEP = LoopStep(True, (TRIPS,))
 PART = Part(GPU, Case("gru", (5, 1, 64, 64)), PERSISTENT, Dispatch("gpu/gru_persistent", {"WORKGROUP": 64}, {}, (), (2, 1, 1)), PIPELINE,
-            STEP, estimate(GPU, PIPELINE, STEP, 2, 64))
+            STEP, estimate(GPU, PIPELINE, STEP, 2, 64, 0.0))
 
 
 def counted(assembly=AMD, **changes):
@@ -54,7 +54,7 @@ def test_what_was_counted_beside_the_model():
 def test_what_some_subgroups_pass_over():
     """Counts are averages of a workgroup's subgroups, and so is the model's part of what only some of its invocations do."""
     pipeline, step = replace(PIPELINE, assembly=PASSED_OVER), replace(STEP, summing=1.0, finishing=0.25)
-    part = replace(PART, pipeline=pipeline, step=step, estimate=estimate(GPU, pipeline, step, 2, 64))
+    part = replace(PART, pipeline=pipeline, step=step, estimate=estimate(GPU, pipeline, step, 2, 64, 0.0))
     row = compare(part, counted(PASSED_OVER, **{ELEMENT: 0.5, "ds_load_b64 v[2:3]": 0.5}))
     assert row["instructions"] == f"{9 + 7 * TRIPS} / {9 + 7 * TRIPS}"
     assert row["from shared"] == f"{TRIPS + 1.5} / {TRIPS + 1.5}"

@@ -11,12 +11,13 @@ from vkdml_lab.gpu.assembly import BESIDE, CONSTANT, FINISHING, LOAD, OTHER, SHA
 from vkdml_lab.gpu.compiler import Pipeline
 from vkdml_lab.gpu.gpus import DESKTOP, Gpu
 from vkdml_lab.gpu.loops import Loop
-from vkdml_lab.gpu.model import LATENCY, estimate, iteration
-from vkdml_lab.gpu.steps import DISPATCH_SECONDS, LoopStep, step_of
+from vkdml_lab.gpu.model import estimate, iteration, latencies
+from vkdml_lab.gpu.steps import LoopStep, step_of
 
 RATES = replace(GPUS["unknown"], units=4, clock=1e9, simds=2, simd_lanes=32, subgroups=16, unit_shared_bytes=65536, shared_rate=128,
-                cache_rate=1e12)
+                cache_rate=1e12, latency=400e-9, seen=900e-9)
 GPU = Gpu("made up", DESKTOP, "", "", {}, RATES)
+LATENCY = latencies(RATES)
 
 
 def load(tag=LOAD, kind=LOAD, size=16):
@@ -92,9 +93,9 @@ def test_shares_of_roles():
     assert LoopStep(True, ()).shares(100, 32)[FINISHING] == (1, 1)
 
 
-def made(step, workgroups=1, workgroup=32, **figures):
+def made(step, workgroups=1, workgroup=32, dispatch=0.0, **figures):
     return estimate(GPU, Pipeline("kernel", 1.0, "", 32, {"subgroups": 16, "shared": 0, **figures}, True, AMD), step, workgroups,
-                    workgroup)
+                    workgroup, dispatch)
 
 
 def test_an_estimate():
@@ -109,8 +110,8 @@ def test_an_estimate():
 
 def test_waiting_is_added():
     without = made(LoopStep(True, (10,)))
-    assert made(LoopStep(True, (10,), waits=1.0)).seconds == pytest.approx(without.seconds + 1)
-    assert made(LoopStep(True, (10,), wait_cycles=1000)).seconds == pytest.approx(without.seconds + 1e-6)
+    assert made(LoopStep(True, (10,), dispatches=2), dispatch=1.0).seconds == pytest.approx(without.seconds + 2)
+    assert made(LoopStep(True, (10,), exchanges=2)).seconds == pytest.approx(without.seconds + 2 * RATES.seen)
 
 
 def test_subgroups_share_a_vector_unit():
@@ -135,8 +136,8 @@ LOAD_OF_ALL = 128 * 3 * 16  # bytes of a load of each gate in a workgroup's invo
 
 @pytest.mark.parametrize(("kernel", "step", "weights", "loaded"), [
     ("gpu/gru", LoopStep(True, (64, 2), passes=128, own_loads=1, in_loop=True), 64 * 6, 64 * 6),
-    ("gpu/gru_stepped", LoopStep(False, (8, 2), waits=2 * DISPATCH_SECONDS, passes=16, own_loads=1, in_loop=True), 8, 2 + 8 * 6),
-    ("gpu/lstm_persistent", LoopStep(True, (8, 2), wait_cycles=1500, passes=16, own_loads=1, in_loop=True), 6, 8 * 6)])
+    ("gpu/gru_stepped", LoopStep(False, (8, 2), dispatches=2, passes=16, own_loads=1, in_loop=True), 8, 2 + 8 * 6),
+    ("gpu/lstm_persistent", LoopStep(True, (8, 2), exchanges=2, passes=16, own_loads=1, in_loop=True), 6, 8 * 6)])
 def test_steps(kernel, step, weights, loaded):
     assert step_of(dispatch(kernel)) == replace(step, weights=weights * LOAD_OF_ALL, loaded=loaded * LOAD_OF_ALL, **SHARES)
     assert step_of(dispatch(kernel, ROWS=32)).finishing == 1

@@ -108,9 +108,8 @@ def check(name: str, cases: list[str], drivers: Path | None, keep: Path | None, 
     start = time.perf_counter()
     compiler = Compiler(GPUS[name], drivers, keep)
     try:
-        info = compiler.device_info()
-        found = [one for case in cases for one in parts(compiler, info, CASES[case], forced)]
-        took = [{"GPU": name, "case": case.name, **first_call(compiler, info, case)} for case in _FIRST]
+        found = [one for case in cases for one in parts(compiler, CASES[case], forced)]
+        took = [{"GPU": name, "case": case.name, **first_call(compiler, case)} for case in _FIRST]
     finally:
         compiler.close()
     made = {id(one.pipeline): one.pipeline for one in found if isinstance(one, Part)}

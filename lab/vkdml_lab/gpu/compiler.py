@@ -104,7 +104,8 @@ class Compiler:
         self._specialized: dict[tuple[str, tuple[int, ...], int], Pipeline] = {}
         self._process: subprocess.Popen[str] | None = None
 
-    def device_info(self) -> DeviceInfo:
+    @cached_property
+    def info(self) -> DeviceInfo:
         """What vkdml asks the device for, as it would be of a real one."""
         run = subprocess.run([*self._driver.python(), "-c", _ENUMERATE], env=self._driver.environment, text=True,
                              capture_output=True)

@@ -27,7 +27,7 @@ from vkdml_lab.gpu.drivers import FETCHED
 from vkdml_lab.gpu.gpus import GPUS
 from vkdml_lab.gpu.loops import Loop, loops, of_products
 from vkdml_lab.gpu.measure import FORCED, PERSISTENT, SEQUENCE, Part, parts
-from vkdml_lab.gpu.model import LATENCY
+from vkdml_lab.gpu.model import latencies
 from vkdml_lab.internals import Run, Trial, ceil_div, plan, random_memory
 from vkdml_lab.radeon import decoder, process
 from vkdml_lab.radeon.instructions import NAMES
@@ -132,7 +132,7 @@ def compare(part: Part, programs: dict[Names, Counts]) -> dict[str, Any]:
         runs, loaded, passed, *waits = counted_of[id(one)]
         share = shares[one.role]
         for kind, waited, ahead in ((LOAD, waits[0], waits[2]), (SHARED, waits[1], waits[3])):
-            if ahead * ceil_div(width, 32) < waited * LATENCY[kind]:
+            if ahead * ceil_div(width, 32) < waited * latencies(part.gpu.rates)[kind]:
                 both[f"{kind} waits"] += min(waited, times) if is_wait else waited, 0
                 break  # meanwhile, what is in shared memory comes too
         if is_wait:
@@ -185,7 +185,7 @@ def _rows(drivers: Path, case: Case, name: str) -> list[dict[str, Any]]:
         raise RuntimeError(f"the process ended with {child.returncode}: {child.stderr[-2000:]}")
     programs = {tuple(names): np.array(counts) for names, counts in json.loads(child.stdout.splitlines()[-1])}
     with closing(Compiler(GPUS[NAME], drivers)) as compiler:
-        return [compare(part, programs) for part in parts(compiler, compiler.device_info(), case, {name: FORCED[name]})
+        return [compare(part, programs) for part in parts(compiler, case, {name: FORCED[name]})
                 if isinstance(part, Part) and part.is_loop and part.plan == name]
 
 

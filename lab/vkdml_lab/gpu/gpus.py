@@ -30,52 +30,43 @@ class Gpu:
     title: str = ""
     allocation: int = 0
 
-    @property
-    def multiply_adds(self) -> float:
-        """Multiply-adds per second, one for each lane and cycle: no dual issue."""
-        return self.rates.units * self.rates.lanes * self.rates.clock
+
+def _amd(name: str, chip: str, figures: str) -> Gpu:
+    return Gpu(name, DESKTOP, "sid", "radeon", {"AMDGPU_GPU_ID": chip}, FIGURES[figures], "amdgpu")
 
 
-def _amd(chip: str) -> dict[str, str]:
-    return {"AMDGPU_GPU_ID": chip}
-
-
-def _radv(family: str) -> dict[str, str]:
+def _radv(name: str, family: str, figures: str, title: str, allocation: int = 0) -> Gpu:
     """RADV's own way to compile for a GPU that is not there, up to Mesa 25: without memory, so kp cannot use it."""
-    return {"RADV_FORCE_FAMILY": family}
+    return Gpu(name, DESKTOP, "trixie", "radeon", {"RADV_FORCE_FAMILY": family}, FIGURES[figures], "", title, allocation)
 
 
-def _nvidia(chipset: str) -> dict[str, str]:
-    return {"NOUVEAU_CHIPSET": chipset}
+def _nvidia(name: str, chipset: str, figures: str, title: str) -> Gpu:
+    return Gpu(name, DESKTOP, "sid", "nouveau", {"NOUVEAU_CHIPSET": chipset}, FIGURES[figures], "nouveau", title)
 
 
-def _intel(platform: str) -> dict[str, str]:
-    return {"INTEL_STUB_GPU_PLATFORM": platform}
+def _intel(name: str, platform: str, figures: str, title: str = "") -> Gpu:
+    kind = DESKTOP if title else INTEGRATED
+    return Gpu(name, kind, "sid", "intel", {"INTEL_STUB_GPU_PLATFORM": platform}, FIGURES[figures], "intel", title)
+
+
+def _adreno(name: str, number: str) -> Gpu:
+    return Gpu(name, MOBILE, "sid", "freedreno", {"FD_GPU_ID": number}, FIGURES[f"Adreno {number}"], "freedreno")
 
 
 GPUS = {gpu.name: gpu for gpu in [
-    Gpu("rx6900xt", DESKTOP, "sid", "radeon", _amd("navi21"), FIGURES["RX 6900 XT"], "amdgpu"),
-    Gpu("rx7900xtx", DESKTOP, "sid", "radeon", _amd("navi31"), FIGURES["RX 7900 XTX"], "amdgpu"),
-    Gpu("rx9070", DESKTOP, "trixie", "radeon", _radv("gfx1201"), FIGURES["RX 9070"],
-        title="AMD Radeon RX 9070 (RADV GFX1201)", allocation=24),
-    Gpu("vega64", DESKTOP, "sid", "radeon", _amd("vega10"), FIGURES["RX Vega 64"], "amdgpu"),
-    Gpu("mi200", DESKTOP, "trixie", "radeon", _radv("mi200"), FIGURES["Instinct MI210"],
-        title="AMD Instinct MI210 (RADV GFX90A)"),
-    Gpu("rtx2080", DESKTOP, "sid", "nouveau", _nvidia("164"), FIGURES["RTX 2080"], "nouveau",
-        title="NVIDIA GeForce RTX 2080"),
-    Gpu("a100", DESKTOP, "sid", "nouveau", _nvidia("170"), FIGURES["A100"], "nouveau",
-        title="NVIDIA A100-PCIE-40GB"),
-    Gpu("rtx3090", DESKTOP, "sid", "nouveau", _nvidia("172"), FIGURES["RTX 3090"], "nouveau",
-        title="NVIDIA GeForce RTX 3090"),
-    Gpu("rtx4090", DESKTOP, "sid", "nouveau", _nvidia("192"), FIGURES["RTX 4090"], "nouveau",
-        title="NVIDIA GeForce RTX 4090"),
-    Gpu("rtx5090", DESKTOP, "sid", "nouveau", _nvidia("1b2"), FIGURES["RTX 5090"], "nouveau",
-        title="NVIDIA GeForce RTX 5090"),
-    Gpu("arc-a770", DESKTOP, "sid", "intel", _intel("dg2"), FIGURES["Arc A770"], "intel",
-        title="Intel(R) Arc(tm) A770 Graphics (DG2)"),
-    Gpu("arc-b580", DESKTOP, "sid", "intel", _intel("bmg"), FIGURES["Arc B580"], "intel",
-        title="Intel(R) Arc(tm) B580 Graphics (BMG G21)"),
-    Gpu("tgl", INTEGRATED, "sid", "intel", _intel("tgl"), FIGURES["Iris Xe"], "intel"),
-    Gpu("adreno618", MOBILE, "sid", "freedreno", {"FD_GPU_ID": "618"}, FIGURES["Adreno 618"], "freedreno"),
-    Gpu("adreno740", MOBILE, "sid", "freedreno", {"FD_GPU_ID": "740"}, FIGURES["Adreno 740"], "freedreno"),
+    _amd("rx6900xt", "navi21", "RX 6900 XT"),
+    _amd("rx7900xtx", "navi31", "RX 7900 XTX"),
+    _radv("rx9070", "gfx1201", "RX 9070", "AMD Radeon RX 9070 (RADV GFX1201)", allocation=24),
+    _amd("vega64", "vega10", "RX Vega 64"),
+    _radv("mi200", "mi200", "Instinct MI210", "AMD Instinct MI210 (RADV GFX90A)"),
+    _nvidia("rtx2080", "164", "RTX 2080", "NVIDIA GeForce RTX 2080"),
+    _nvidia("a100", "170", "A100", "NVIDIA A100-PCIE-40GB"),
+    _nvidia("rtx3090", "172", "RTX 3090", "NVIDIA GeForce RTX 3090"),
+    _nvidia("rtx4090", "192", "RTX 4090", "NVIDIA GeForce RTX 4090"),
+    _nvidia("rtx5090", "1b2", "RTX 5090", "NVIDIA GeForce RTX 5090"),
+    _intel("arc-a770", "dg2", "Arc A770", "Intel(R) Arc(tm) A770 Graphics (DG2)"),
+    _intel("arc-b580", "bmg", "Arc B580", "Intel(R) Arc(tm) B580 Graphics (BMG G21)"),
+    _intel("tgl", "tgl", "Iris Xe"),
+    _adreno("adreno618", "618"),
+    _adreno("adreno740", "740"),
 ]}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from vkdml import DeviceInfo, Options, VkdmlError
+from vkdml import Options, VkdmlError
 from vkdml_lab.gpu.cases import AnyCase, Case, PlainCase
 from vkdml_lab.gpu.compiler import Compiler, Pipeline
 from vkdml_lab.gpu.gpus import Gpu
@@ -14,7 +14,7 @@ from vkdml_lab.gpu.loops import Loop, of_products
 from vkdml_lab.gpu.model import Estimate, estimate
 from vkdml_lab.gpu.sharing import GATES, MEMORY, atomics_of_elements, loads_before_waiting, scratch_accesses, shared
 from vkdml_lab.gpu.steps import LoopStep, step_of
-from vkdml_lab.internals import Dispatch, Target, ceil_div, plan, plan_plain, plans_of_first_call, tilings, time_loop
+from vkdml_lab.internals import Dispatch, Target, ceil_div, plan, plan_plain, plans_of_first_call, profile, tilings, time_loop
 
 DEFAULT, PERSISTENT, STEPPED, SEQUENCE, TRIED = "default", "persistent", "stepped", "sequence", "tried"
 FORCED = {
@@ -62,30 +62,30 @@ class Part:
         return prod(self.dispatch.groups)
 
 
-def parts(compiler: Compiler, info: DeviceInfo, case: AnyCase, forced: dict[str, Options] = FORCED) -> Iterator[Part | str]:
+def parts(compiler: Compiler, case: AnyCase, forced: dict[str, Options] = FORCED) -> Iterator[Part | str]:
     """Each pipeline of each plan; a sentence for a plan that is refused."""
     if isinstance(case, PlainCase):
-        yield from _parts(compiler, case, DEFAULT, plan_plain(case.problem, info).execute)
+        yield from _parts(compiler, case, DEFAULT, plan_plain(case.problem, compiler.info).execute)
         return
     for name, options in forced.items():
         try:
-            built = plan(case.problem, info, options)
+            built = plan(case.problem, compiler.info, options)
         except VkdmlError as error:
             yield f"{compiler.gpu.name} {case.name} {name}: {error}"
             continue
         yield from _parts(compiler, case, name, built.initialize + built.execute)
         yield from _parts(compiler, case, name + FALLBACK, built.fallback)
     if forced == FORCED:
-        target = Target(case.problem, info)
+        target = Target(case.problem, compiler.info)
         for tiling in tilings(target)[1:1 + _TRIED]:
             yield from _parts(compiler, case, TRIED, time_loop(target, tiling))
 
 
-def first_call(compiler: Compiler, info: DeviceInfo, case: Case) -> dict[str, float]:
+def first_call(compiler: Compiler, case: Case) -> dict[str, float]:
     """Seconds that the first call of a case takes to compile, by what for; what serves two of them counts for the first."""
     made: set[int] = set()
     found: dict[str, float] = {}
-    for what, plans in plans_of_first_call(case.problem, info).items():
+    for what, plans in plans_of_first_call(case.problem, compiler.info).items():
         pipelines = {id(one): one for plan in plans for one in map(compiler.compile, plan.initialize + plan.execute)}
         found[what] = sum(one.ms for key, one in pipelines.items() if key not in made) / 1e3
         made |= pipelines.keys()
@@ -99,17 +99,18 @@ def _parts(compiler: Compiler, case: AnyCase, name: str, dispatches: tuple[Dispa
         part = Part(compiler.gpu, case, name, dispatch, pipeline, None, None)
         if id(pipeline) not in largest or part.workgroups > largest[id(pipeline)].workgroups:
             largest[id(pipeline)] = part
-    yield from map(_estimated, largest.values())
+    rates = profile(compiler.info).rates
+    yield from (_estimated(part, rates.dispatch) for part in largest.values())
 
 
-def _estimated(part: Part) -> Part:
+def _estimated(part: Part, dispatch: float) -> Part:
     if part.pipeline.error:
         return part
     part = replace(part, counts=_counts(part))
     step = step_of(part.dispatch)
     if step is None:
         return part
-    found = estimate(part.gpu, part.pipeline, step, part.workgroups, part.dispatch.constants["WORKGROUP"])
+    found = estimate(part.gpu, part.pipeline, step, part.workgroups, part.dispatch.constants["WORKGROUP"], dispatch)
     return replace(part, step=step, estimate=found)
 
 

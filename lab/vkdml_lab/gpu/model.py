@@ -15,10 +15,10 @@ from vkdml_lab.gpu.assembly import BESIDE, BRANCH, CONSTANT, LOAD, QUICK, SHARED
 from vkdml_lab.gpu.compiler import Pipeline
 from vkdml_lab.gpu.gpus import Gpu
 from vkdml_lab.gpu.loops import Loop, hottest, of_products
-from vkdml_lab.gpu.steps import DISPATCH_SECONDS, LoopStep, Share
-from vkdml_lab.internals import ceil_div, round_up
+from vkdml_lab.gpu.steps import LoopStep, Share
+from vkdml_lab.internals import GpuRates, ceil_div, round_up
 
-LATENCY = {LOAD: 500, CONSTANT: 200, SHARED: 40, QUICK: 40}  # cycles until a load's result is there
+_LATENCY = {CONSTANT: 200, SHARED: 40, QUICK: 40}  # cycles until a load's result is there; from memory: GpuRates.latency
 _ISSUED_BESIDE = (BESIDE, BRANCH, CONSTANT)
 _SIMULATED = 3  # iterations of a loop, before the others are taken to be as the last one
 _WHOLE_LOAD = 16  # bytes
@@ -27,16 +27,19 @@ _COUNTED_LANES = 32
 _ALL = Share(1.0, 1.0)
 
 ASSUMED = f"""Model: cycles of a step for a lone subgroup, in order, an instruction a cycle (or what its width needs: 64 lanes
-on 32 take two), {LATENCY[LOAD]} for each exposed load from memory, {LATENCY[SHARED]} from shared memory, {LATENCY[CONSTANT]} of
-scalars; persistent workgroups add 500 for a store to be seen and 250 for half a poll; a dispatch behind another is put at
-{DISPATCH_SECONDS * 1e6:g} us.
+on 32 take two), {_LATENCY[SHARED]} for each exposed load from shared memory, {_LATENCY[CONSTANT]} of scalars. Loads of memory,
+stores until another workgroup sees them, and dispatches behind another take what the planner takes them to.
 Where several subgroups share a core, the largest of that, of their instructions, and of their bytes from shared memory and the
 second-level cache, of what only some of a workgroup's invocations do as much as those do; weights of a step that no cache holds
-come from memory, once for all tiles that run at once. Clocks, cores, lanes, rates and sizes of caches are in
-src/vkdml/planning/gpus.py. Nothing here is measured."""
+come from memory, once for all tiles that run at once. Rates are those of src/vkdml/planning/. Nothing here is measured."""
 
 
 Totals = defaultdict[str, float]
+
+
+def latencies(rates: GpuRates) -> dict[str, int]:
+    """Cycles until a load's result is there, by its kind."""
+    return {LOAD: round(rates.latency * rates.clock), **_LATENCY}
 
 
 def _difference(later: Totals, earlier: Totals) -> Totals:
@@ -50,6 +53,7 @@ class SimdLanes:
     """
 
     lanes: int  # a vector unit's
+    latency: Mapping[str, int]  # cycles until a load's result is there, by its kind
     width: int  # the subgroup's
     shares: Mapping[str, Share]
     now: float = 0.0
@@ -89,17 +93,17 @@ class SimdLanes:
         if instruction.kind not in _ISSUED_BESIDE:
             self.totals["vector cycles"] += cycles * share.subgroups
         self.totals["multiply-adds"] += instruction.multiply_adds * instruction.repeats * lanes
-        if instruction.kind in LATENCY:
+        if instruction.kind in self.latency:
             self._load(instruction, lanes, share)
 
     def _load(self, instruction: Instruction, lanes: int, share: Share) -> None:
         of_all = share.subgroups if instruction.uniform else lanes * share.lanes
         self.totals[f"{instruction.kind} bytes"] += instruction.size * of_all
         if instruction.tag:
-            self.under_way.append((self.now + LATENCY[instruction.kind], instruction))
+            self.under_way.append((self.now + self.latency[instruction.kind], instruction))
         if is_whole(instruction):
             # Several loads may make one for all lanes
-            self.totals["state loads" if is_state(instruction) else "weight loads"] += lanes / self.width
+            self.totals["state loads" if instruction.coherent else "weight loads"] += lanes / self.width
             under_way = sum((load.lanes or self.width) / self.width for _, load in self.under_way if is_whole(load))
             self.most = max(self.most, round(under_way))
         elif instruction.kind == SHARED and instruction.size:
@@ -124,11 +128,6 @@ def is_whole(instruction: Instruction) -> bool:
     return instruction.kind == LOAD and instruction.size >= _WHOLE_LOAD and not instruction.uniform
 
 
-def is_state(instruction: Instruction) -> bool:
-    """Whether it loads what other workgroups write, which a core's own cache does not answer."""
-    return instruction.coherent
-
-
 @dataclass(frozen=True)
 class Iteration:
     """The second iteration of a loop, so that what is loaded ahead counts where it is used."""
@@ -140,7 +139,7 @@ class Iteration:
 
 
 def iteration(loop: Loop, trips: tuple[int, ...], gpu: Gpu, width: int, shares: Mapping[str, Share] = {}) -> Iteration:
-    machine = SimdLanes(gpu.rates.simd_lanes, width, shares)
+    machine = SimdLanes(gpu.rates.simd_lanes, latencies(gpu.rates), width, shares)
     machine.run(loop, trips)
     start, before, drains = machine.now, machine.totals.copy(), machine.drains
     machine.run(loop, trips)
@@ -169,8 +168,8 @@ class Estimate:
         return self.hot.most * self.subgroups
 
 
-def estimate(gpu: Gpu, pipeline: Pipeline, step: LoopStep, workgroups: int, workgroup: int) -> Estimate | None:
-    """Estimate a step; None where the assembly cannot be read."""
+def estimate(gpu: Gpu, pipeline: Pipeline, step: LoopStep, workgroups: int, workgroup: int, dispatch: float) -> Estimate | None:
+    """Estimate a step; None where the assembly cannot be read. dispatch: seconds of one that waits for another."""
     whole = pipeline.code
     if whole is None:
         return None
@@ -185,7 +184,7 @@ def estimate(gpu: Gpu, pipeline: Pipeline, step: LoopStep, workgroups: int, work
     of_simd = ceil_div(together * subgroups, rates.simds)
     loaded = of_step.totals["load bytes"] * subgroups
     limits = {
-        "latency": of_step.cycles + step.wait_cycles,
+        "latency": of_step.cycles + step.exchanges * rates.seen * rates.clock,
         "instructions": of_step.totals["vector cycles"] * of_simd,
         "shared memory": of_step.totals["shared bytes"] * subgroups * together / rates.shared_rate,
         "core's loads": loaded * together / _UNIT_CACHE_RATE,
@@ -193,7 +192,7 @@ def estimate(gpu: Gpu, pipeline: Pipeline, step: LoopStep, workgroups: int, work
     }
     rounds = ceil_div(on_core, together)
     limits["memory"] = step.loaded / rates.rate_of(step.weights) * rates.clock / rounds  # or what is between it and the cache
-    seconds = rounds * max(limits.values()) / rates.clock + step.waits
+    seconds = rounds * max(limits.values()) / rates.clock + step.dispatches * dispatch
     return Estimate(seconds, limits, of_step, hot, resident, of_simd, rounds)
 
 

@@ -11,10 +11,9 @@ from typing import NamedTuple
 from vkdml_lab.gpu.assembly import FINISHING, SUMMING
 from vkdml_lab.internals import CELLS, Dispatch, ceil_div
 
-DISPATCH_SECONDS = 5e-6  # cost of a dispatch that waits for the one before it
 _CELLS = {cell.kernel for cell in CELLS.values()}
+_SCHEDULES = ("", "stepped", "persistent", "persistent_coherent")  # what a kernel's name ends with
 _SPLIT = 4                 # invocations that add up the sums of a row and unit for the one that finishes it, or none does
-_SEEN_CYCLES = 500 + 250   # persistent: until a word that is stored is seen by others, and half a poll
 
 
 class Share(NamedTuple):
@@ -30,7 +29,7 @@ class LoopStep:
 
     is_loop: it has that loop; a whole dispatch is a step otherwise.
     trips: iterations of the loops with products in it, from the outermost one on.
-    waits, wait_cycles: seconds and cycles of a step in which nothing is done.
+    dispatches: those of a step, which wait for each other. exchanges: how often its parts wait for each other's h.
     passes: number of times that a step goes through the weights.
     own_loads: loads of 16 bytes, other than of weights, by an invocation in a pass.
     streams: whether some weights are loaded again in each step. in_loop: whether that is in a loop.
@@ -40,8 +39,8 @@ class LoopStep:
 
     is_loop: bool
     trips: tuple[int, ...]
-    waits: float = 0.0
-    wait_cycles: int = 0
+    dispatches: int = 0
+    exchanges: int = 0
     passes: int = 1
     own_loads: int = 0
     streams: bool = True
@@ -64,17 +63,14 @@ def step_of(dispatch: Dispatch) -> LoopStep | None:
     if room != "gpu":
         return None
     if name == "projection":
-        return _projection(dispatch)
-    return _time_loop(dispatch, schedule) if cell in _CELLS and schedule in _WAITS else None
-
-
-def _projection(dispatch: Dispatch) -> LoopStep:
-    return LoopStep(True, (dispatch.constants.get("BLOCK_VECS", 1),))
+        return LoopStep(True, (dispatch.constants.get("BLOCK_VECS", 1),))
+    return _time_loop(dispatch, schedule) if cell in _CELLS and schedule in _SCHEDULES else None
 
 
 def _time_loop(dispatch: Dispatch, schedule: str) -> LoopStep:
     """A step of the time loop. schedule: the end of the kernel's name; nothing for sequence."""
     constants, phases = dispatch.constants, dispatch.constants["PHASES"]
+    is_stepped, is_persistent = schedule == "stepped", schedule.startswith("persistent")
     groups, rows = constants["COLUMN_GROUPS"], constants["ROWS"]
     of_group = constants["HIDDEN_LOADS"] // constants["COLUMN_GROUPS"]
     kept = constants["REGISTER_LOADS"] + constants["SHARED_LOADS"]
@@ -90,17 +86,9 @@ def _time_loop(dispatch: Dispatch, schedule: str) -> LoopStep:
         turn_units = constants["WORKGROUP"] // constants["COLUMN_GROUPS"]
         outer = [turns for turns in [ceil_div(constants["HIDDEN"], turn_units)] if turns > 1]
         tiles, of_load = 1, of_load * prod(outer)
-    once = kept * of_load if schedule == "stepped" else 0
+    once = kept * of_load if is_stepped else 0
     trips = (*outer, *(count for count in [blocks] if count > 1))
-    return LoopStep(schedule != "stepped", trips, *_WAITS[schedule](phases), passes=phases * prod(outer),
+    return LoopStep(not is_stepped, trips, phases * is_stepped, phases * is_persistent, passes=phases * prod(outer),
                     own_loads=ceil_div(constants["ROWS"], constants["COLUMN_GROUPS"]), streams=streamed > 0, in_loop=blocks > 1,
                     weights=once + streamed * of_load, loaded=once + tiles * streamed * of_load,
                     summing=min(1.0, rows * _SPLIT / groups), finishing=min(1.0, rows / groups))
-
-
-# Seconds and cycles, by what a kernel's name ends with
-_WAITS = {
-    "": lambda phases: (0.0, 0),
-    "stepped": lambda phases: (phases * DISPATCH_SECONDS, 0),
-    **dict.fromkeys(("persistent", "persistent_coherent"), lambda phases: (0.0, phases * _SEEN_CYCLES)),
-}
