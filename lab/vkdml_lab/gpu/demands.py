@@ -222,7 +222,7 @@ EXPECTED = [
     Expected("share of peak, GRU, B = 64, H = 1024, best plan", "rtx3090", 1, 0.27, _SUMS),
     Expected("share of peak, GRU, B = 64, H = 1024, best plan", "rtx4090", 1, 0.299, _LATE),
     Expected("us a step, GRU of two phases, B = 1, persistent", "arc-a770", 1, 3.1, _LATE),
-    *(Expected(_LOADS, gpu, 10, 4, _FEW) for gpu in ("rtx2080", "a100", "rtx3090", "rtx4090", "rtx5090")),
+    *(Expected(_LOADS, gpu, 10, 4, _FEW) for gpu in ("rtx2080", "a100", "h200", "rtx3090", "rtx4090", "rtx5090")),
     Expected(_LOADS, "vega64", 110, 3, _FEW), Expected(_LOADS, "mi200", 110, 3, _FEW),
     Expected(_LOADS, "arc-a770", 150, 1, _SINKS), Expected(_LOADS, "arc-b580", 150, 1, _SINKS),
     Expected("spills", "tgl", 2, 1, _LIVE), Expected("bytes of scratch", "tgl", 2, 1024, _LIVE),

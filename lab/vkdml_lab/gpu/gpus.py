@@ -61,6 +61,7 @@ GPUS = {gpu.name: gpu for gpu in [
     _radv("mi200", "mi200", "Instinct MI210", "AMD Instinct MI210 (RADV GFX90A)"),
     _nvidia("rtx2080", "164", "RTX 2080", "NVIDIA GeForce RTX 2080"),
     _nvidia("a100", "170", "A100", "NVIDIA A100-PCIE-40GB"),
+    _nvidia("h200", "180", "H200", "NVIDIA H200"),
     _nvidia("rtx3090", "172", "RTX 3090", "NVIDIA GeForce RTX 3090"),
     _nvidia("rtx4090", "192", "RTX 4090", "NVIDIA GeForce RTX 4090"),
     _nvidia("rtx5090", "1b2", "RTX 5090", "NVIDIA GeForce RTX 5090"),

@@ -35,7 +35,7 @@ _XE = Memory(r"load\.ugm\.d32x4\.a32\.uc\.ca\b", r"store\.ugm\.d32\.a32\.uc\.wb\
 _ADRENO = Memory(r"ldib\.\S*\.u32\.4\.", r"stib\.")  # isam would ask the cache of textures
 MEMORY = {
     "rx6900xt": _RDNA2, "rx7900xtx": _RDNA3, "rx9070": _RDNA4, "vega64": _GCN, "mi200": _GCN,
-    "rtx2080": _NVIDIA, "a100": _NVIDIA, "rtx3090": _NVIDIA, "rtx4090": _NVIDIA, "rtx5090": _NVIDIA,
+    "rtx2080": _NVIDIA, "a100": _NVIDIA, "h200": _NVIDIA, "rtx3090": _NVIDIA, "rtx4090": _NVIDIA, "rtx5090": _NVIDIA,
     "arc-a770": _XE, "arc-b580": _XE, "tgl": _XE_LP, "adreno618": _ADRENO, "adreno740": _ADRENO,
 }
 # The names of what is counted

@@ -63,7 +63,7 @@ def step_of(dispatch: Dispatch) -> LoopStep | None:
     if room != "gpu":
         return None
     if name == "projection":
-        return LoopStep(True, (dispatch.constants.get("BLOCK_VECS", 1),))
+        return LoopStep(True, ())
     return _time_loop(dispatch, schedule) if cell in _CELLS and schedule in _SCHEDULES else None
 
 
