@@ -100,7 +100,10 @@ def fetch(*arguments: str | Path) -> None:
 # The cache
 
 def place(name: str, sources: Sequence[str] = ()) -> Path | None:
-    """Return the cache's file for the module that would be built now, or None if others may have written to the cache."""
+    """Return the cache's file for the module that would be built now, or None if others may have written to the cache.
+
+    sources: this package's own source files.
+    """
     named = os.environ.get("VKDML_CACHE")
     cache = Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vkdml"
     files = [Path(__file__), *sorted(KP.glob("*.patch")), *sorted(KP.glob("*.txt")), *(ROOT / source for source in sources)]

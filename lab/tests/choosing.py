@@ -1,6 +1,7 @@
 """Chooses the random problems that `make test` runs of a family: few, which together see all mistakes that the family sees.
 
-python -m lab.tests.choosing            # judges the method by mistakes that the choice did not know; takes minutes
+    python -m lab.tests.choosing            # judges the method by mistakes that the choice did not know; takes minutes
+    python -m lab.tests.choosing --write    # chooses, and writes lab/vkdml_lab/suite/sharpest.json
 
 The mistakes are those of test_mutations.py. No device is needed.
 """

@@ -230,7 +230,6 @@ def checked(device):
 
 
 def only(checked, monkeypatch, *ways, **others):
-    """Return the rows of some schedules."""
     monkeypatch.setattr(schedules, "WAYS", {way: WAYS[way] for way in ways} | others)
     return list(checked.rows())
 

@@ -69,7 +69,6 @@ def test_calls_are_written_down_and_made_again():
 
 
 def only(monkeypatch, faces):
-    """Let these be the only faces."""
     monkeypatch.setattr(search_module, "FACES", faces)
     monkeypatch.setattr(running, "FACES", faces)
 

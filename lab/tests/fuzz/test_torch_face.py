@@ -12,20 +12,11 @@ torch = pytest.importorskip("torch")
 from vkdml.faces.torch import modules, torch_operators
 from vkdml_lab.fuzz import torch_face
 
-
-def copies_share_parameters(monkeypatch):
-    monkeypatch.setattr(torch.nn.Parameter, "__deepcopy__", lambda parameter, memo: parameter)
+run = modules.Twin._run
 
 
-def forward_mode_gives_zeros(monkeypatch):
-    monkeypatch.setattr(torch_operators, "_check_derivatives", lambda *arguments: None)
-
-
-def graphs_have_one_size(monkeypatch):
-    """Leave states out when PyTorch compiles."""
-    right = modules.Twin._run
-    monkeypatch.setattr(modules.Twin, "_run", lambda twin, input, states, *sizes: right(
-        twin, input, () if torch.compiler.is_compiling() else states, *sizes))
+def run_compiled_without_states(twin, input, states, *sizes):
+    return run(twin, input, () if torch.compiler.is_compiling() else states, *sizes)
 
 
 @pytest.fixture
@@ -37,13 +28,13 @@ def compiled_anew():
 
 
 @pytest.mark.parametrize(("way", "mistake", "message"), [
-    ("copied module", copies_share_parameters, "numbers wrong"),
-    ("transformed module", forward_mode_gives_zeros, "was not refused"),
-    pytest.param("compiled module", graphs_have_one_size, "numbers wrong", marks=pytest.mark.thorough),
+    ("copied module", (torch.nn.Parameter, "__deepcopy__", lambda parameter, memo: parameter), "numbers wrong"),
+    ("transformed module", (torch_operators, "_check_derivatives", lambda *arguments: None), "was not refused"),
+    pytest.param("compiled module", (modules.Twin, "_run", run_compiled_without_states), "numbers wrong", marks=pytest.mark.thorough),
 ])
 def test_a_mistake_is_found(device, compiled_anew, monkeypatch, way, mistake, message):
     only(monkeypatch, {way: torch_face.FACES[way]})
-    mistake(monkeypatch)
+    monkeypatch.setattr(*mistake)
     found = search([SIMPLE], 20, 0, Counter(), is_broken=False)
     assert message in str(found)
 

@@ -1,4 +1,7 @@
-"""Breaks one instruction at a time, and checks that the package's self-test sees each one that spoils a problem."""
+"""Breaks one instruction at a time, and checks that the package's self-test sees each one that spoils a problem.
+
+vkdml radeon python -m lab.tests.radeon.broken [--cases NAME ...]
+"""
 
 from __future__ import annotations
 

@@ -28,7 +28,6 @@ REST = ["tests/engine", "tests/faces"]
 
 
 def main() -> int:
-    """Run all tests. Returns an exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=0)
     arguments = parser.parse_args()

@@ -1,4 +1,7 @@
-"""Child processes, started in different ways, must compute on the emulated GPU, also with a submission pending."""
+"""Child processes, started in different ways, must compute on the emulated GPU, also with a submission pending.
+
+vkdml radeon python -m lab.tests.radeon.children
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,6 @@ def forked() -> str:
 
 
 def main() -> None:
-    """Print the device of each process."""
     names = [forked(), compute()]
     for method in ("spawn", "forkserver"):
         with ProcessPoolExecutor(2, multiprocessing.get_context(method)) as pool:

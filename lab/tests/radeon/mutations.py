@@ -1,5 +1,7 @@
 """Plants mistakes in the kernels' machine code, one at a time, and prints how the emulated GPU shows each: by other bits, a
 finding, or not at all.
+
+vkdml radeon python -m lab.tests.radeon.mutations [--most N] [--ways NAME ...]
 """
 
 from __future__ import annotations

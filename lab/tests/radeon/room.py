@@ -1,4 +1,7 @@
-"""Persistent plans on a GPU with room for exactly all of their workgroups, and for one less."""
+"""Persistent plans on a GPU with room for exactly all of their workgroups, and for one less.
+
+vkdml radeon python -m lab.tests.radeon.room
+"""
 
 from __future__ import annotations
 

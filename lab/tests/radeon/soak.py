@@ -1,4 +1,7 @@
-"""Random problems with random options on a randomly hostile GPU, compared with the float64 reference."""
+"""Random problems with random options on a randomly hostile GPU, compared with the float64 reference.
+
+vkdml radeon python -m lab.tests.radeon.soak [--minutes M] [--seed N]
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,6 @@ def run(device: Device, seed: int) -> str:
 
 
 def main() -> int:
-    """Run problems. Returns 1 if one failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=1)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,4 +1,7 @@
-"""A kernel with more values than registers, so that the compiler spills some to scratch memory and some to shared memory."""
+"""A kernel with more values than registers, so that the compiler spills some to scratch memory and some to shared memory.
+
+vkdml radeon python -m lab.tests.radeon.spills
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,6 @@ void main() {{
 
 
 def expected(numbers: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Return the kernel's sums."""
     sums, found = np.arange(numbers.shape[1], dtype=np.uint32), np.zeros((HELD // 50, numbers.shape[1]), np.uint32)
     for n in range(HELD):
         sums = sums * np.uint32(31) + (numbers[(n * 7 + 3) % HELD] ^ others[n])

@@ -85,9 +85,8 @@ def test_kernels_that_need_more_registers_than_there_are(drivers, gpu):
 
 
 @pytest.mark.family("on the emulated GPU", first=0)
-@pytest.mark.parametrize("way", ["children"])
-def test_children_run_on_it_too(drivers, way):
-    found = radeon("python", "-m", f"lab.tests.radeon.{way}")
+def test_children_run_on_it_too(drivers):
+    found = radeon("python", "-m", "lab.tests.radeon.children")
     assert found.stdout.count("RADV NAVI31") == 7, found.stdout + found.stderr
     assert int(re.search(r"([\d,]+) dispatches", found.stderr)[1].replace(",", "")) >= 7 * 3
 
@@ -108,9 +107,8 @@ def test_its_command_ends_with_it(drivers, number):
 
 
 @pytest.mark.family("on the emulated GPU", first=0)
-@pytest.mark.parametrize("way", ["room"])
-def test_exactly_as_many_workgroups_as_are_needed_and_one_less(drivers, way):
-    found = radeon("python", "-m", f"lab.tests.radeon.{way}")
+def test_exactly_as_many_workgroups_as_are_needed_and_one_less(drivers):
+    found = radeon("python", "-m", "lab.tests.radeon.room")
     assert found.returncode == 0, found.stdout + found.stderr
     assert found.stdout.count("the fallback was right") == 2
 
@@ -125,10 +123,9 @@ def test_the_self_test_sees_broken_instructions(drivers, case):
 
 
 @pytest.mark.family("on the emulated GPU", first=0)
-@pytest.mark.parametrize("way", ["persistent"])
-def test_mistakes_are_seen(drivers, way):
-    found = radeon("python", "-m", "lab.tests.radeon.mutations", "--most", "2", "--ways", way)
-    table = dict(re.findall(rf"{way} +(\w[\w ]*?) +\d+ places.*?: (\{{.*?\}})", found.stdout))
+def test_mistakes_are_seen(drivers):
+    found = radeon("python", "-m", "lab.tests.radeon.mutations", "--most", "2", "--ways", "persistent")
+    table = dict(re.findall(r"persistent +(\w[\w ]*?) +\d+ places.*?: (\{.*?\})", found.stdout))
     assert table.keys() >= {"s_barrier", "vmcnt", "lgkmcnt", "glc", "swapped"}, found.stdout + found.stderr
     assert not [kind for kind in ("vmcnt", "vm_vsrc") if "not seen" in table[kind]], found.stdout
     in_any_order = ("s_barrier", "s_waitcnt_vscnt", "vm_vsrc", "vmcnt", "lgkmcnt", "glc")

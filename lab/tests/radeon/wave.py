@@ -29,7 +29,6 @@ def library() -> ctypes.CDLL:
 
 
 def change(**settings: int) -> None:
-    """Change settings of the GPU."""
     for name, value in settings.items():
         library().radeon_set(list(SETTINGS).index(name), ctypes.c_long(value))
 

@@ -148,11 +148,7 @@ def _node(call: Call, values: Mapping[str, Any]) -> Any:
     fields = [field for field in call.operator.row.arguments if field in call.operator.row.inputs]
     return helper.make_node(call.operator.cell, [field if field in call.arrays else "" for field in fields],
                             list(call.operator.row.outputs),
-                            **{name: value for name, value in attributes.items() if value is not None and not _is_empty(value)})
-
-
-def _is_empty(value: Any) -> bool:
-    return isinstance(value, list) and not value
+                            **{name: value for name, value in attributes.items() if value is not None and value != []})
 
 
 def _node_arguments(call: Call) -> dict[str, Argument]:

@@ -135,10 +135,6 @@ Results = list[tuple[_Call, Any]]
 Way = Callable[[_Call, torch.nn.Module, Any, Any], Results]
 
 
-def _as_it_is(made: _Call, twin: torch.nn.Module, given: Any, hx: Any) -> Results:
-    return [(made, twin(given, hx))]
-
-
 def _with_lengths(made: _Call, twin: torch.nn.Module, given: Any, hx: Any) -> Results:
     lengths = made.arrays.get("SequenceLengthsTensor")
     return [(made, twin(given, hx, lengths if lengths is None else lengths.reshape(-1).tolist()))]
@@ -156,7 +152,7 @@ def _copied(copied: Callable[[torch.nn.Module], torch.nn.Module], made: _Call, t
 
 def _compiled(made: _Call, twin: torch.nn.Module, given: Any, hx: Any) -> Results:
     """Compile for dynamic shapes, and run two shapes. PyTorch shares compiled code between similar twins."""
-    other = _other_shape(made)
+    other = replace(made, steps=made.steps % 7 + 2, batch=made.batch % 5 + 2)
     compiled = torch.compile(twin, backend="eager", dynamic=True)
     with torch._dynamo.config.patch(allow_rnn=True, recompile_limit=64):
         try:
@@ -166,10 +162,6 @@ def _compiled(made: _Call, twin: torch.nn.Module, given: Any, hx: Any) -> Result
                 raise
             raise VkdmlError(str(error)) from error
         return [(made, first), (other, compiled(*_called(other, other.tensor("InputTensor"), _states(other))))]
-
-
-def _other_shape(made: _Call) -> _Call:
-    return replace(made, steps=made.steps % 7 + 2, batch=made.batch % 5 + 2)
 
 
 def _transformed(made: _Call, twin: torch.nn.Module, given: Any, hx: Any) -> Results:
@@ -217,9 +209,9 @@ _TRANSFORMS: list[Callable[[Callable[[torch.Tensor], Any], torch.Tensor], Any]] 
 
 
 WAYS: dict[str, Way] = {
-    "module": _as_it_is, "module with lengths": _with_lengths, "copied module": partial(_copied, copy.deepcopy),
-    "pickled module": partial(_copied, lambda twin: pickle.loads(pickle.dumps(twin))), "compiled module": _compiled,
-    "transformed module": _transformed}
+    "module": lambda made, twin, given, hx: [(made, twin(given, hx))], "module with lengths": _with_lengths,
+    "copied module": partial(_copied, copy.deepcopy), "pickled module": partial(_copied, lambda twin: pickle.loads(pickle.dumps(twin))),
+    "compiled module": _compiled, "transformed module": _transformed}
 FACES = {name: Face(lambda operator: True, _arguments, partial(_run, way), has_layout=True, keeps_wrong=way is _compiled)
          for name, way in WAYS.items()}
 

@@ -34,7 +34,6 @@ def packages() -> dict[str, str]:
 
 
 def variables() -> dict[str, str]:
-    """Return the variables that are set."""
     return {name: os.environ[name] for name in VARIABLES if name in os.environ}
 
 

@@ -23,7 +23,6 @@ _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
     parser.add_argument("--gpu", choices=tuple(CHIPS), default="rx7900xtx", help="which GPU (rx7900xtx)")
     parser.add_argument("--drivers", type=Path, default=FETCHED, help="folder that gpu/fetch made")
     parser.add_argument("argv", nargs=argparse.REMAINDER, metavar="COMMAND", help="command to run, such as python script.py")

@@ -135,7 +135,6 @@ class Case:
 
 
 def drawn_case(desc: Any, clip: float | None = None, element: ElementType = element_types.FLOAT32, seed: int = 0) -> Case:
-    """Make a case with random inputs."""
     return Case(desc, clip, random_arrays(desc, np.random.default_rng(seed), element), element)
 
 

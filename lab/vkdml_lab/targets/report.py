@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from vkdml_lab.bench.nodes import ACTIVATIONS, Node
-from vkdml_lab.reports import bullets, document, table, write
+from vkdml_lab.reports import bullets, document, table
 from vkdml_lab.targets.judging import FINDINGS, OPEN, OUTCOMES, REFUSED, RIGHT, UNDEFINED, UNSUPPORTED, Verdict
 
 MARKDOWN, DATA = "conformance.md", "conformance.json"
@@ -74,10 +73,6 @@ def outcome(run: TargetRun) -> str:
     said = ", ".join(f"{counts[one]} {one}" for one in OUTCOMES if counts[one])
     stopped = f"; {run.stopped}" if run.stopped else ""
     return f"{len(run.rows)} of {run.planned} nodes in {run.seconds:.0f} s: {said}{stopped}"
-
-
-def write_report(run: TargetRun, folder: Path) -> None:
-    write(folder, {MARKDOWN: markdown(run), DATA: content(run)})
 
 
 def content(run: TargetRun) -> dict[str, Any]:

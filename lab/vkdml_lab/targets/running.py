@@ -19,7 +19,7 @@ from vkdml_lab.bench.nodes import Node
 from vkdml_lab.bench.processes import Process, machine
 from vkdml_lab.bench.targets import target
 from vkdml_lab.processes import WorkerError
-from vkdml_lab.reports import as_json
+from vkdml_lab.reports import as_json, write
 from vkdml_lab.suite import support
 from vkdml_lab.targets import corpora, judging, report, shrinking
 from vkdml_lab.targets.judging import CRASHED, FINDINGS, HUNG, REFUSED, UNSUPPORTED, WRONG, Verdict
@@ -64,7 +64,7 @@ def main(chosen: argparse.Namespace) -> int:
         found = ask_all(asked, chosen.target, chosen.seed, chosen.long, tuple(chosen.only), minutes)
     finally:
         asked.process.close()
-    report.write_report(found, chosen.output)
+    write(chosen.output, {report.MARKDOWN: report.markdown(found), report.DATA: report.content(found)})
     print(report.outcome(found), file=sys.stderr)
     print(as_json(report.content(found)) if chosen.json else f"report: {chosen.output}/{report.MARKDOWN}")
     return int(any(row["outcome"] in FINDINGS for row in found.rows))
