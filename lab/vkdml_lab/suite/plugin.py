@@ -16,7 +16,7 @@ import pytest
 import vkdml
 from vkdml.engine.vulkan import spirv
 from vkdml.planning import profiles
-from vkdml_lab.suite import dumping, guards, recording, support
+from vkdml_lab.suite import guards, recording, support
 
 MARKERS = [
     "device: needs a Vulkan device; the fixture of that name adds this mark",
@@ -35,7 +35,6 @@ def pytest_addoption(parser):
     parser.addoption("--quick", action="store_true", help="of each function some tests, those that begin within --seconds")
     parser.addoption("--seconds", type=float, default=QUICK_SECONDS, help=f"of --quick ({QUICK_SECONDS})")
     parser.addoption("--way", choices=support.OTHER_SCHEDULES, help="force this schedule on all problems that run in one")
-    parser.addoption("--dump", type=Path, metavar="FOLDER", help="write what the driver gets, of the last results that were compared")
     parser.addoption("--unguarded", action="store_true", help="buffers of exactly their sizes, for who looks at bounds")
     parser.addoption("--seed", type=int, default=0, help="of random problems (0)")
 
@@ -54,8 +53,6 @@ def pytest_configure(config):
     support.base_seed = config.getoption("--seed")
     support.way = config.getoption("--way")
     guards.are_wanted = not config.getoption("--unguarded")
-    if config.getoption("--dump"):
-        recording.RUNNING.dump = dumping.Dump(config.getoption("--dump"))
     path = config.getoption("--report")
     if path:
         config.pluginmanager.register(recording.Reporter(path, support.TOLERANCES, support.OTHER_SCHEDULES))

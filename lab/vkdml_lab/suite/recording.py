@@ -71,15 +71,12 @@ def described(problem: Any) -> dict[str, Any]:
 
 
 class Running:
-    """The running test: its name, and the operator that it compiled last. changed: called if that changes. dump: the Dump that
-    records driver calls, or None.
-    """
+    """The running test: its name, and the operator that it compiled last. changed: called if that changes."""
 
     def __init__(self) -> None:
         self.test = ""
         self.last: Ran | None = None
         self.changed: Callable[[], None] = lambda: None
-        self.dump: Any = None
         self.diagnosed: Counter[str] = Counter()
 
     def begin(self, test: str) -> None:
@@ -88,8 +85,6 @@ class Running:
 
     def note(self, problem: Any, plan: Any, options: Any) -> None:
         self.last = Ran(problem, plan, options)
-        if self.dump:
-            self.dump.begin(self.last)
         self.changed()
 
     def can_run_again(self, again: Callable[[], Results], ways: Mapping[str, Callable[[], Results]] = {}) -> None:
@@ -120,8 +115,6 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Compiled, "__init__", noted)
     monkeypatch.setattr(Driver, "call", followed)
-    if RUNNING.dump:
-        RUNNING.dump.watch(monkeypatch)
 
 
 def compare(operator: str, element: str, features: Iterable[str], found: Results, expected: Results, tolerance: Tolerance,
@@ -136,8 +129,6 @@ def compare(operator: str, element: str, features: Iterable[str], found: Results
               "ran": ran.facts() if ran else None, **dict(zip(("absolute", "ulp", "fraction"), _errors(found, expected, element, tolerance)))}
     RECORDS.append(record)
     wrong = first_wrong(found, expected, tolerance)
-    if RUNNING.dump:
-        RUNNING.dump.compared(found, expected, tolerance, wrong is not None)
     if wrong is None:
         return
     record["wrong"] = {**wrong, "axes": _AXES if record.get("sizes") and len(wrong.get("at", ())) == len(_AXES) else ()}

@@ -22,7 +22,7 @@ _COMMANDS: dict[str, tuple[Any, str]] = {  # None: the module is an entry point 
     "explain": (explain, "say where a model's nodes run, and how an operator would: schedule, memory, time"),
     "selftest": (selftest, "run each kernel that a device may be given, and check its results"),
     "conformance": (None, "test every Vulkan device and write a report"),
-    "reproduce": (None, "run a test of the suite again, and write down what the driver was given"),
+    "reproduce": (None, "repeat one test of the suite"),
     "gpu-report": (None, "what is right on a GPU, how fast it is beside others, and what was expected, as one report"),
     "radeon": (None, "run a command on an emulated Radeon GPU"),
 }
