@@ -1,4 +1,4 @@
-"""lab/vkdml_lab/gpu/assembly.py and loops.py, on what four compilers show of little kernels."""
+"""lab/vkdml_lab/gpu/assembly.py and loops.py read small kernels as four compilers show them."""
 
 import pytest
 
@@ -32,7 +32,7 @@ BB5:
 	s_endpgm                                                    ; bfb00000
 """
 
-# The block that polls is laid out behind the one that follows it
+# The polling block stands behind the block that follows it
 NVIDIA = """NAK assembly
 block.u 0 L1 [] -> {
       r9       = s2r sr[0x21]                                    // delay=2 wr:0
@@ -122,7 +122,7 @@ def whole(compiler):
 
 @pytest.mark.parametrize("compiler", SHOWN)
 def test_loops_stand_in_each_other(compiler):
-    """Steps; in each a poll, and a loop of products."""
+    """A loop over steps contains a poll and a loop of products."""
     steps = of_products(whole(compiler))
     poll, products = steps.inner
     assert hottest(steps) is products
@@ -145,7 +145,7 @@ def test_what_is_loaded(compiler):
 
 @pytest.mark.parametrize("compiler", SHOWN)
 def test_waits_name_the_loads(compiler):
-    """Each load is waited for, until none of its kind is under way."""
+    """Each load is waited for until no load of its kind is pending."""
     for loop in of_products(whole(compiler)).inner:
         waited = {tag for one in loop.instructions for tag, most in one.waits.items() if most == 0}
         assert {one.tag for one in loop.instructions if one.tag} <= waited
@@ -203,14 +203,14 @@ BB12:
 
 
 def test_what_runs_after_looks_in_vain():
-    """All that a branch passes over, with the look at a flag."""
+    """It is all that a branch passes over, with the load of a flag."""
     poll, _ = of_products(loops(assembly.parse(AMD.replace(LOOK, BRANCHES)))).inner
     assert [one.text for one in poll.instructions if one.in_vain] == IN_VAIN
     assert [one for one in poll.instructions if not one.in_vain] == poll.at_once.instructions
 
 
 def test_what_a_look_finds_is_kept():
-    """A branch to where state is stored is no look in vain, and neither is one without a look at a flag."""
+    """A branch to the block that stores the state does not count, nor does one without the load of a flag."""
     def kept(old, new):
         poll, _ = of_products(loops(assembly.parse(AMD.replace(LOOK, BRANCHES.replace(old, new))))).inner
         return {one.text for one in poll.at_once.instructions} & {new, *IN_VAIN}
@@ -234,7 +234,7 @@ BB9:
 
 
 def test_what_some_invocations_do():
-    """A block that some subgroups pass over, in a loop with products, but for the poll."""
+    """A block of a loop with products that some subgroups skip has a role; the poll has none."""
     whole = loops(assembly.parse(PASSED_OVER))
     roles = [one.role for one in whole.instructions if one.role]
     assert roles == [assembly.SUMMING] * 2 + [assembly.FINISHING] * 2

@@ -1,4 +1,4 @@
-"""What warm calls ask of GPUs' drivers: one submission and wait, copies to the byte, and nothing made."""
+"""Warm calls ask GPUs' drivers for one submission, one wait, exact numbers of copied bytes, and no new object."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_a_gpu_in_the_processor_copies_nothing():
 
 
 def test_a_process_that_fails(monkeypatch):
-    """It is no measurement without bounds that are broken."""
+    """This is no measurement, and breaks no bound."""
     monkeypatch.setattr(calls, "driver", lambda *_: calls.Driver(["false"], {}))
     with pytest.raises(RuntimeError, match="tgl: the process ended with 1"):
         counted("tgl", ["layer"])

@@ -1,1 +1,1 @@
-"""What real GPUs' compilers make of the kernels, on machines without a GPU. `python -m vkdml_lab.gpu.check` is the way in."""
+"""Examines the code that GPUs' compilers make of the kernels, without a GPU. Begin with `python -m vkdml_lab.gpu.check`."""

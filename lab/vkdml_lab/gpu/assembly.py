@@ -1,5 +1,5 @@
-"""Assembly as four compilers show it (ACO for AMD, NAK for NVIDIA, Intel's own, IR3 for Adreno) -> instructions of a few kinds,
-alike for all of them. What others show is not read.
+"""Reads the assembly of four compilers (ACO for AMD, NAK for NVIDIA, Intel's, IR3 for Adreno) into instructions of a few common
+kinds. Other assemblies are not read.
 """
 
 from __future__ import annotations
@@ -8,25 +8,24 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-# Loads from memory, from shared memory, of a whole subgroup's scalars, and of what a core has beside its vector units
+# Loads from memory, from shared memory, of scalars for a whole subgroup, and of units beside the vector units
 LOAD, SHARED, CONSTANT, QUICK = "load", "shared", "constant", "quick"
 STORE, SHARED_STORE, SCRATCH, BARRIER = "store", "shared store", "scratch", "barrier"
 BRANCH, FLOAT, OTHER, BESIDE = "branch", "float", "other", "beside"
-# What some of a workgroup's invocations do: add up parts of sums for the others, and finish an element
+# Roles of instructions that only some invocations run: adding up partial sums, and finishing an element
 SUMMING, FINISHING = "summing", "finishing"
 
 
 @dataclass
 class Instruction:
-    """kind: one of the above. FLOAT is an addition or product alone; BESIDE is what other subgroups' vector instructions need
-    not wait for, such as scalars and waits.
+    """An instruction. kind: one of the above; FLOAT is an addition or product alone, BESIDE what does not delay other
+    subgroups' vector instructions, such as scalars and waits.
 
-    lanes: number of the subgroup's lanes that it is executed for, 0 for all. multiply_adds: number for each lane.
-    size: bytes that each lane loads. uniform: all lanes load the same. coherent: not to be answered by a core's own cache.
-    tag: what waits for its result name it by. waits: by tag, how many loads may stay under way.
-    target: where a branch goes. is_last: nothing runs behind it. repeats: how often it is issued.
-    in_vain: it runs only after a look for what others store has found nothing. role: what it is for, where subgroups without a
-    lane that does this pass over it: SUMMING or FINISHING. text: as it is shown.
+    lanes: number of lanes that it runs for; 0: all of the subgroup. multiply_adds: for each lane. size: bytes that each lane
+    loads. uniform: all lanes load the same. coherent: a core's own cache must not answer. tag: the name by which waits find its
+    result. waits: by tag, how many loads may remain pending. target: where a branch goes. is_last: nothing runs behind it.
+    repeats: how often it is issued. in_vain: it runs only after a poll that found nothing. role: SUMMING or FINISHING if
+    subgroups without such lanes pass over it. text: as shown.
     """
 
     kind: str
@@ -47,7 +46,7 @@ class Instruction:
 
 @dataclass
 class Block:
-    """Instructions without a branch between. followers: labels of the blocks that may run next."""
+    """Instructions without a branch between them. followers: labels of the blocks that may run next."""
 
     label: str
     instructions: list[Instruction] = field(default_factory=list)
@@ -72,12 +71,12 @@ _AMD_KINDS = [
     (re.compile(r"s_"), BESIDE),
     (re.compile(r"v_(dual_)?(mul|add|sub)_f32"), FLOAT),
 ]
-# Counters by what they are called in the assembly: up to RDNA 3, and from RDNA 4 on
+# Names of the counters in assembly: up to RDNA 3, and from RDNA 4 on
 _AMD_COUNTERS = {"vmcnt": (LOAD,), "lgkmcnt": (SHARED, CONSTANT), "loadcnt": (LOAD,), "dscnt": (SHARED,), "kmcnt": (CONSTANT,)}
 
 
 def _amd_waits(text: str) -> dict[str, int]:
-    if found := re.match(r"s_wait_loadcnt_dscnt\s+(\w+)", text):  # the two in one number
+    if found := re.match(r"s_wait_loadcnt_dscnt\s+(\w+)", text):  # one number has both
         both = int(found[1], 0)
         return {LOAD: both >> 8 & 63, SHARED: both & 63}
     named = re.findall(r"(vmcnt|lgkmcnt)\((\d+)\)", text) or re.findall(r"s_wait_(loadcnt|dscnt|kmcnt)\s+(\w+)", text)
@@ -97,7 +96,7 @@ def _amd(line: str) -> Instruction | None:
     fused = len(_AMD_FUSED.findall(text)) + 2 * len(_AMD_TWO_FUSED.findall(text))
     kind = next((kind for pattern, kind in _AMD_KINDS if pattern.match(name)), OTHER)
     instruction = Instruction(OTHER if fused else kind, 1 if name.startswith("s_") else 0, fused)
-    if re.match(r"(buffer|global)_atomic", name):  # the old value comes back, or nothing does
+    if re.match(r"(buffer|global)_atomic", name):  # without glc, no old value is returned
         instruction.kind = LOAD if re.search(r"\bglc\b|\bsc0\b|ATOMIC_RETURN", text) else STORE
     if instruction.kind in (LOAD, SHARED, CONSTANT):
         instruction.tag, instruction.size = instruction.kind, _amd_size(name)
@@ -139,7 +138,7 @@ def _nvidia(line: str) -> Instruction | None:
         instruction.size = _BYTES.get(widths[-1], 4) if widths else 4
         instruction.uniform = "[rZ+" in code
         instruction.coherent = ".strong" in code
-    # Six flags that a result sets, any number of results each, and that any instruction may wait for
+    # Six flags: each result sets one, and any instruction may wait for any
     if kind in (LOAD, SHARED, QUICK) and (sets := re.search(r"wr:(\d)", notes)):
         instruction.tag = sets[1]
     if mask := re.search(r"wt=([01]{6})", notes):
@@ -162,7 +161,7 @@ _SHARED_SURFACE, _SCRATCH_SURFACE = "bti(254)", "bti(253)"
 
 
 def _intel_message(message: str) -> tuple[str, int]:
-    """Kind of a message, and bytes of a lane."""
+    """Return a message's kind and its bytes for each lane."""
     kind = next((kind for pattern, kind in _INTEL_MESSAGES if pattern.search(message)), OTHER)
     if _SCRATCH_SURFACE in message or "scratch" in message:
         return SCRATCH, 0
@@ -177,14 +176,14 @@ def _intel_message(message: str) -> tuple[str, int]:
 def _intel(line: str) -> Instruction | None:
     found = _INTEL_INSTRUCTION.match(line.strip())
     if found is None:
-        # Jumps name where they go, and not always how many lanes
+        # Jumps name their target, but not always the number of lanes
         return None
     name, lanes = found[1], int(found[2])
     code, _, notes = line.partition("//")
     instruction = Instruction(OTHER, lanes)
     if name.startswith("send"):
         instruction.kind, instruction.size = _intel_message(notes)
-        # Before DG2 no core has a cache of its own for these
+        # Before DG2, these bypass all caches of a core
         instruction.uniform, instruction.coherent = lanes == 1, bool(re.search(r"\.uc|atomic|untyped_read", notes))
         if instruction.kind in (LOAD, SHARED) and (sets := re.search(r"(?<![.\w])\$(\d+)(?!\.)\b", code[code.rfind("{"):])):
             instruction.tag = sets[1]
@@ -194,7 +193,7 @@ def _intel(line: str) -> Instruction | None:
         instruction.kind = FLOAT
     elif name in ("while", "if", "else", "endif", "break", "cont", "halt", "jmpi"):
         instruction.kind = BRANCH
-        if name in ("while", "if", "else"):  # break only masks lanes, until all of them have
+        if name in ("while", "if", "else"):  # break only masks lanes, until all are masked
             instruction.target = re.findall(r"\bL\d+", code)[0]
     elif name.startswith("sync"):
         instruction.kind = BESIDE
@@ -232,7 +231,7 @@ def _adreno(line: str) -> Instruction | None:
     instruction.multiply_adds = int(name.startswith("mad.f"))
     if instruction.kind in (LOAD, SHARED, QUICK, CONSTANT):
         instruction.tag = instruction.kind
-        instruction.coherent = name.startswith("ldib")  # what isam loads, a core's cache of textures may hold
+        instruction.coherent = name.startswith("ldib")  # isam may read from a core's texture cache
         words = re.search(r"\(([xyzw]+)\)|untyped\.1d\.u\d+\.(\d)\.|, (\d)$", name + operands)
         if words:
             instruction.size = 4 * (len(words[1] or "") or int(words[2] or words[3]))
@@ -246,7 +245,7 @@ def _adreno(line: str) -> Instruction | None:
     return instruction
 
 
-# How an assembly begins, and how its lines are read
+# The beginning of each compiler's assembly, and the reader of its lines
 _COMPILERS: list[tuple[str, Callable[[str], Instruction | None]]] = [
     ("Assembly", _amd), ("NAK assembly", _nvidia), ("GEN Assembly", _intel), ("IR3 Assembly", _adreno)]
 _LABEL = re.compile(r"\s*(BB\d+|[Ll]\d+|LABEL\d+):")
@@ -256,7 +255,7 @@ _AGAIN = re.compile(r"\s*\(then repeated (\d+) times\)")
 
 
 def parse(text: str) -> list[Block] | None:
-    """Blocks, of which the first one runs first. None for an assembly that is not known."""
+    """Return the blocks, the first of which runs first. None for an unknown assembly."""
     head, _, body = text.partition("\n")
     read = dict(_COMPILERS).get(head)
     if read is None:
@@ -265,7 +264,7 @@ def parse(text: str) -> list[Block] | None:
     for line in body.splitlines():
         if label := _LABEL.match(line):
             _open(blocks, label[1])
-        elif label := _NVIDIA_BLOCK.match(line):  # NVIDIA's say themselves what follows
+        elif label := _NVIDIA_BLOCK.match(line):  # NVIDIA's blocks name their successors
             if len(blocks) == 1:
                 blocks[0].followers = [label[1]]
             blocks.append(Block(label[1]))
@@ -283,7 +282,7 @@ def parse(text: str) -> list[Block] | None:
 
 
 def _open(blocks: list[Block], label: str) -> None:
-    """A block that the one before runs into, unless it ends with a branch that is always taken."""
+    """Begin a block. The block before continues with it, unless it ends with an unconditional branch."""
     before = blocks[-1].instructions
     if not (before and before[-1].is_last):
         blocks[-1].followers.append(label)

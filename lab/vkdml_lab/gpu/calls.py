@@ -1,9 +1,9 @@
-"""Counts what warm calls ask of the driver of a GPU that is not there: submissions, waits, copies, barriers, and objects made.
+"""Counts a warm call's submissions, waits, copies, barriers and new objects, with the driver of a GPU that is not there.
 
     python -m vkdml_lab.gpu.calls [--drivers DIR] [GPU ...]
 
-A layer counts (lab/vkdml_lab/faults/layer.c). Plans and calls are those of the GPU; nothing is computed. It fails where a call
-asks for more than its bounds.
+The layer of lab/vkdml_lab/faults/layer.c counts. Plans and calls are the GPU's, but nothing is computed. The exit code is 1 if
+a call exceeds its bounds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from vkdml_lab.gpu.drivers import FETCHED, Driver, driver
 from vkdml_lab.gpu.gpus import DESKTOP, GPUS, Gpu
 from vkdml_lab.internals import devices
 
-CHECKED = ("rx7900xtx", "rtx3090", "arc-a770", "tgl")  # three with memory of their own, and one that shares the processor's
+CHECKED = ("rx7900xtx", "rtx3090", "arc-a770", "tgl")  # three discrete GPUs, and one that shares the host's memory
 STEPS, HIDDEN, LAYERS = 100, 256, 3
 _WAITS = ("vkWaitForFences", "vkQueueWaitIdle")
 
@@ -97,10 +97,10 @@ def _download() -> Call:
 
 CALLS: dict[str, Callable[[], Call]] = {"layer": _layer, "module": _module, "stack": _stack, "stream": _stream,
                                         "download": _download}
-HERE = [name for name in CALLS if name != "module" or find_spec("torch")]  # PyTorch is an extra
+HERE = [name for name in CALLS if name != "module" or find_spec("torch")]  # PyTorch is optional
 
-# The most that a call may ask for. A GPU that works in the processor's memory copies nothing
-_STATE, _SLACK = 4 * HIDDEN, 64  # bytes of a step's x, y or state; of the words in which plans say that they gave up
+# Bounds of a call. A GPU that shares the host's memory copies nothing
+_STATE, _SLACK = 4 * HIDDEN, 64  # bytes of a step's x, y or state; of the flags by which plans give up
 BOUNDS = {
     "layer": {"barriers": 12, "copies": 4, "copied bytes": (2 * STEPS + 1) * _STATE + _SLACK},  # x, y and the last h
     "module": {"barriers": 14, "copies": 5, "copied bytes": (2 * STEPS + 2) * _STATE + _SLACK},  # and the last c
@@ -113,7 +113,7 @@ _MAKES = "vkCreate", "vkAllocate", "vkMap", "vkBind", "vkBegin"
 
 
 def breaches(gpu: Gpu, call: str, counts: Counts) -> list[str]:
-    """What a warm call asks for beyond its bounds, in words."""
+    """Return a sentence for each bound that a warm call exceeds."""
     shared = {"copies": 0, "copied bytes": 0} if gpu.kind != DESKTOP else {}
     bounds = _OF_ALL | {name: 0 for name in counts if name.startswith(_MAKES)} | BOUNDS[call] | shared
     return [f"{gpu.name}, {call}: {counts[what]} {what}, at most {bound} are allowed"
@@ -121,11 +121,11 @@ def breaches(gpu: Gpu, call: str, counts: Counts) -> list[str]:
 
 
 def counted(name: str, calls: list[str], drivers: Path = FETCHED) -> dict[str, Counts]:
-    """What each of these calls asks of a GPU's driver once it is warm. Raises RuntimeError if its process fails."""
+    """Count these calls, once warm, on a GPU's driver. Raises RuntimeError if the process fails."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         of_gpu: Driver = driver(GPUS[name], drivers, folder)
-        # What is found out where nothing is computed must not be kept for real devices
+        # Nothing is computed, so findings must not be kept for real devices
         environment = of_gpu.environment | build(folder) | {"XDG_CACHE_HOME": temporary, "VKDML_TUNING": "off"}
         child = subprocess.run([*of_gpu.python(), "-m", "vkdml_lab.gpu.calls", "--inside", temporary, name, *calls],
                                env=environment, capture_output=True, text=True)
@@ -136,7 +136,7 @@ def counted(name: str, calls: list[str], drivers: Path = FETCHED) -> dict[str, C
 
 
 def _count(layer: Layer, call: Call) -> Counts:
-    """What a call asks of the driver after some others. It runs in the process with the driver and the layer."""
+    """Count a call after some others. Runs in the process with the driver and the layer."""
     for _ in range(4):
         call()
     layer.arm(NONE)
@@ -149,7 +149,7 @@ def _count(layer: Layer, call: Call) -> Counts:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m vkdml_lab.gpu.calls", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--drivers", type=Path, default=FETCHED, help="what lab/vkdml_lab/gpu/fetch made (.gpu-drivers)")
-    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)  # the folder of the layer that this process has
+    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)  # the layer's folder, in the process with it
     parser.add_argument("names", nargs="*", metavar="GPU", help=f"of {', '.join(GPUS)}; by default {', '.join(CHECKED)}")
     arguments = parser.parse_args()
     if arguments.inside:

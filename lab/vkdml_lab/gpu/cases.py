@@ -1,4 +1,4 @@
-"""The problems that are planned for each GPU: bench's, and more of cells, sizes, directions, lengths and types."""
+"""The problems planned for each GPU: the benchmark's, and others with more cells, sizes, directions, lengths and types."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LEFT_OUT = ("HiddenInitTensor", "CellMemInitTensor", "PeepholeTensor")
 
 @dataclass(frozen=True)
 class Case:
-    """sizes: T, B, I, H. two_phases: the GRU's linear_before_reset = 0, in whose steps all units are passed twice."""
+    """A problem. sizes: T, B, I, H. two_phases: a GRU with linear_before_reset = 0, whose steps have two phases."""
 
     cell: str
     sizes: tuple[int, int, int, int]
@@ -60,7 +60,7 @@ class Case:
 
 @dataclass(frozen=True)
 class PlainCase:
-    """What the self-test runs of an operator without a time loop: it has all that a kernel may have. kind: the self-test's."""
+    """An operator without a time loop, with everything that its kernel may have. kind: its name in the self-test."""
 
     kind: str
     element: ElementType
@@ -87,7 +87,7 @@ def _of_bench(case: bench.Case) -> Case:
                 case.ragged)
 
 
-KINDS = [("gru", False), ("gru", True), ("lstm", False), ("rnn", False)]  # cell; whether in two phases
+KINDS = [("gru", False), ("gru", True), ("lstm", False), ("rnn", False)]  # cell, and whether its steps have two phases
 _WIDTHS = (64, 128, 256, 512, 1024, 2048)
 _BATCHES = (1, 4, 16, 64)
 PROJECTION = Case("gru", (64, 64, 1024, 1024))  # 4096 samples x 3072 x 1024
@@ -102,7 +102,7 @@ _EVERY: list[AnyCase] = [
     *(Case(cell, (50, batch, 256, 256), element=element) for element in ("float16", "bfloat16", "float64")
       for cell in _CELLS for batch in (1, 64)),
     *(Case("gru", (50, 1, width, width), element="float16") for width in (1024, 2048)),
-    Case("gru", (50, 3, 70, 100), ragged=True, directions=2),  # sizes that nothing divides
+    Case("gru", (50, 3, 70, 100), ragged=True, directions=2),  # sizes that no tile divides
     PROJECTION,
     *(PlainCase(kind, element) for kind in PLAIN_PROBLEMS for element in types_of(kind)),
 ]

@@ -1,5 +1,5 @@
-"""How a program is run so that it finds a GPU that is not there: with the driver out of a folder that gpu/fetch made, and
-beneath it a library in the same process that answers as the kernel would ("shim").
+"""Runs programs so that they find a GPU that is not there: with the driver in a folder that gpu/fetch made, and with a library
+in the process (the shim) that answers in place of the kernel driver.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
 
 def manifest(name: str, folder: Path = Path("/usr/share/vulkan/icd.d")) -> Path:
-    """Manifest of one of Mesa's drivers, if it is installed: newer versions leave the processor out of the file's name."""
+    """Return the manifest of an installed driver of Mesa. Newer versions have no processor in its name."""
     return max(folder / f"{name}_icd.x86_64.json", folder / f"{name}_icd.json", key=Path.exists)
 
 
-INSTALLED = manifest("radeon")  # the driver of GPUs with the suite ""
+INSTALLED = manifest("radeon")  # the driver for GPUs whose suite is ""
 
 
 @dataclass(frozen=True)
 class Driver:
-    """A driver to run commands with. prefix: goes before a command. environment: all variables."""
+    """A driver to run commands with. prefix: goes before commands. environment: all variables."""
 
     prefix: list[str]
     environment: dict[str, str]
 
     def python(self) -> list[str]:
-        """This Python under the driver: its real file, as the linker that is started first does not follow links."""
+        """Return the command that runs this Python under the driver, by its real file, as the loader does not follow links."""
         return [*self.prefix, os.path.realpath(sys.executable)]
 
     def virtual_environment(self, folder: Path) -> Path:
-        """A virtual environment like this one, whose programs and their children run under the driver; its Python."""
+        """Make a virtual environment like this one, whose programs run under the driver. Returns its Python."""
         script, real = folder / "bin" / "python", Path(sys.executable).resolve()
         if sys.executable == str(script):
             return script
         script.parent.mkdir(parents=True, exist_ok=True)
         is_system = sys.prefix == sys.base_prefix
         if not is_system and not (folder / "lib").exists():
-            (folder / "lib").unlink(missing_ok=True)  # of an environment that is gone
+            (folder / "lib").unlink(missing_ok=True)  # left by an environment that is gone
             (folder / "lib").symlink_to(Path(sys.prefix, "lib"))
         (folder / "pyvenv.cfg").write_text(f"home = {real.parent}\ninclude-system-site-packages = {str(is_system).lower()}\n")
         names = "python", "python3", "python{}.{}".format(*sys.version_info)
@@ -62,10 +62,10 @@ class Driver:
 
 
 def driver(gpu: Gpu, folder: Path | None, temporary: Path) -> Driver:
-    """The driver of a GPU. folder: that of gpu/fetch. temporary: a folder for what the loader must read."""
+    """Return the driver of a GPU. folder: gpu/fetch's. temporary: a folder for files that the Vulkan loader reads."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("VK_", "LD_"))}
     environment = kept | gpu.environment | {"MESA_SHADER_CACHE_DISABLE": "true", "PYTHONPATH": python_path(),
-                                            "VKDML_SELFTEST": "off"}  # nothing is computed there
+                                            "VKDML_SELFTEST": "off"}  # nothing is computed
     if not gpu.suite:
         return Driver([], environment | _icd(INSTALLED))
     assert folder is not None, f"{gpu.name} needs fetched drivers"
@@ -75,14 +75,14 @@ def driver(gpu: Gpu, folder: Path | None, temporary: Path) -> Driver:
         "library_path": str(libraries / f"libvulkan_{gpu.driver}.so"), "api_version": "1.3.0"}}))
     if gpu.shim:
         environment["LD_PRELOAD"] = str(folder.resolve() / "shims" / f"lib{gpu.shim}_noop_drm_shim.so")
-    # The drivers' C library is newer than the one here, and so everything in the process must have it. This Python's library
-    # comes before the system's, which may be that of an older Python
+    # The drivers need a newer C library, so the whole process must use it. This Python's own library comes first, as the
+    # system's may be of another Python
     paths = f"{libraries}:{sysconfig.get_config_var('LIBDIR')}:/{LIBRARIES}"
     return Driver([str(libraries / "ld-linux-x86-64.so.2"), "--library-path", paths], environment | _icd(icd))
 
 
 def python_path() -> str:
-    """What this process finds modules by, which a Python outside of the virtual environment would not know."""
+    """Return the folders of this process's modules, for a Python outside of the virtual environment."""
     return os.pathsep.join([str(Path(__file__).resolve().parents[2]), *filter(None, sys.path)])
 
 

@@ -1,10 +1,10 @@
-"""All of vkdml on a GPU that is not there: a layer, a stack and a stream; every cell, type and schedule through kp, with
-lengths and both directions.
+"""Runs all of vkdml on a GPU that is not there: a layer, a stack and a stream; then each cell, type and schedule, with lengths
+and both directions.
 
     python -m vkdml_lab.gpu.exercise [control]     in a process that lab/vkdml_lab/gpu/drivers.py has set up
 
-Submissions do nothing there, so results are not looked at: it is for what the host does, and for validation. `control` leaves
-out all barriers, which validation must notice.
+Submissions do nothing, so results are ignored. This is for validation, and to run the host's code for GPUs. `control` leaves
+out all barriers, which validation must report.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from vkdml_lab.internals import (
 )
 from vkdml_lab.suite.support import CELLS, Case, make_desc, random_arrays, run_on_device
 
-_SMALL, _LARGE = (5, 3, 6, 20), (4, 9, 40, 300)  # T, B, I, H; the large one has more weights than stay on a core
+_SMALL, _LARGE = (5, 3, 6, 20), (4, 9, 40, 300)  # T, B, I, H; the large one's weights do not fit on a core
 
 
 def run_problem(device: Device, cell: Cell, element: ElementType, sizes: tuple[int, int, int, int], options: Options,
@@ -42,7 +42,7 @@ def run_problem(device: Device, cell: Cell, element: ElementType, sizes: tuple[i
 
 
 def expect_refusal(device: Device) -> None:
-    """Expect float64 to be refused, as its self-test finds that nothing is computed."""
+    """Check that float64 is refused, as its self-test finds wrong results."""
     try:
         run_problem(device, RNN, FLOAT64, _SMALL, Options())
     except DriverError:
@@ -51,7 +51,7 @@ def expect_refusal(device: Device) -> None:
 
 
 def everything(device: Device) -> tuple[int, int]:
-    """The number of problems that ran, and of those that a device or type cannot run in that way."""
+    """Run all problems. Returns how many ran, and how many a device or type refuses."""
     ran = refused = 0
     for cell, element, options in product(CELLS, ELEMENT_TYPES, FORCED.values()):
         for values in product((False, True), repeat=len(cell.flags)):
@@ -75,7 +75,7 @@ def main() -> int:
         call = CALLS[name]()
         call()
         call()
-    with without_float64_check():  # its kernels are wanted all the same
+    with without_float64_check():  # runs its kernels nevertheless
         ran, refused = everything(device)
     print(f"{device.info.name}: {ran} problems ran, {refused} are refused", flush=True)
     return 0

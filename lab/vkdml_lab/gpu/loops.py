@@ -1,4 +1,4 @@
-"""The loops of an assembly."""
+"""Finds the loops of an assembly."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from vkdml_lab.gpu.assembly import FINISHING, LOAD, SHARED_STORE, SUMMING, Block, Instruction
 
-_ENOUGH = 4  # multiply-adds: a product has that many for each load, and an activation hardly more
-_FLAG = 4  # bytes of one, at most
+_ENOUGH = 4  # multiply-adds of a loop with products: they have that many for each load, and activations hardly more
+_FLAG = 4  # most bytes of a flag
 
 
 @dataclass
 class Loop:
-    """A loop: instructions, and loops in it. The whole code is one too, which runs once."""
+    """A loop: its instructions and inner loops, in order. The whole code is one, too, which runs once."""
 
     body: list[Instruction | Loop] = field(default_factory=list)
 
@@ -23,7 +23,7 @@ class Loop:
 
     @property
     def instructions(self) -> list[Instruction]:
-        """All instructions, those of the loops in it too."""
+        """All instructions, including those of inner loops."""
         return [one for item in self.body for one in (item.instructions if isinstance(item, Loop) else [item])]
 
     @property
@@ -36,12 +36,12 @@ class Loop:
 
     @property
     def at_once(self) -> Loop:
-        """A loop that polls state, where the first look finds it."""
+        """The loop as it runs if the first poll finds the state."""
         return Loop([item for item in self.body if isinstance(item, Loop) or not item.in_vain])
 
 
 def loops(blocks: list[Block]) -> Loop:
-    """The whole code, in the order in which it is laid out; a loop stands where it begins, with all that is in it."""
+    """Return the whole code as a loop. Blocks keep their order, and a loop stands where its first block is."""
     numbers = {block.label: number for number, block in enumerate(blocks)}
     after = [[numbers[label] for label in block.followers if label in numbers] for block in blocks]
     before: list[list[int]] = [[] for _ in blocks]
@@ -49,7 +49,7 @@ def loops(blocks: list[Block]) -> Loop:
         for follower in followers:
             before[follower].append(number)
     every = set(range(len(blocks)))
-    bodies: dict[int, set[int]] = {}  # key: the block where they begin
+    bodies: dict[int, set[int]] = {}  # key: the first block of the loop
     for last, first in _backward(after):
         bodies.setdefault(first, {first}).update(_reached(before, last, every - {first}))
     for first, body in bodies.items():
@@ -67,7 +67,7 @@ def loops(blocks: list[Block]) -> Loop:
 
 
 def _backward(after: list[list[int]]) -> Iterator[tuple[int, int]]:
-    """The branches back to a block on the way to them."""
+    """Yield branches back to a block on the way to them (depth-first)."""
     on_the_way: dict[int, Iterator[int]] = {0: iter(after[0])}
     seen = {0}
     while on_the_way:
@@ -83,8 +83,8 @@ def _backward(after: list[list[int]]) -> Iterator[tuple[int, int]]:
 
 
 def _in_vain(blocks: list[Block], after: list[list[int]], first: int, numbers: set[int]) -> set[int]:
-    """The blocks of a loop that polls state which run only after a look in vain: those around a look at a flag, on a way that
-    neither looks at the state nor keeps it. first: where the loop begins.
+    """Return the blocks of a polling loop that run only after a poll that found nothing: those around a load of a flag, without
+    a load of the state and without a store of what was found. first: the loop's first block.
     """
     def loads(number: int, flags: bool) -> bool:
         return any(one.kind == LOAD and one.coherent and (one.size <= _FLAG) == flags for one in blocks[number].instructions)
@@ -100,7 +100,7 @@ def _in_vain(blocks: list[Block], after: list[list[int]], first: int, numbers: s
 
 
 def _passed_over(blocks: list[Block], after: list[list[int]], first: int, numbers: set[int]) -> set[int]:
-    """The blocks of a loop with products without which another iteration may begin. first: where the loop begins."""
+    """Return the blocks of a loop with products that an iteration may skip. first: the loop's first block."""
     if sum(one.multiply_adds * one.repeats for number in numbers for one in blocks[number].instructions) < _ENOUGH:
         return set()
     last = {number for number in numbers if first in after[number]}
@@ -108,7 +108,7 @@ def _passed_over(blocks: list[Block], after: list[list[int]], first: int, number
 
 
 def _reached(links: list[list[int]], first: int, numbers: set[int]) -> set[int]:
-    """Find those of the blocks that links lead to from the first one."""
+    """Return the blocks among `numbers` that links reach from the first one."""
     found, left = set[int](), [first]
     while left:
         number = left.pop()
@@ -119,7 +119,7 @@ def _reached(links: list[list[int]], first: int, numbers: set[int]) -> set[int]:
 
 
 def _nest(blocks: list[Block], numbers: set[int], bodies: dict[int, set[int]]) -> Loop:
-    """A loop with those in it. bodies: theirs."""
+    """Return a loop with its inner loops. bodies: the blocks of each loop, by first block."""
     loop, done = Loop(), set[int]()
     for number in sorted(numbers):
         if number in done:
@@ -135,11 +135,11 @@ def _nest(blocks: list[Block], numbers: set[int], bodies: dict[int, set[int]]) -
 
 
 def of_products(whole: Loop) -> Loop:
-    """The outermost loop that has the most multiply-adds; the whole code where none has products."""
+    """Return the outermost loop with the most multiply-adds, or the whole code if no loop has products."""
     return max((loop for loop in whole.inner if loop.has_products), key=lambda loop: loop.multiply_adds, default=whole)
 
 
 def hottest(loop: Loop) -> Loop:
-    """The innermost loop with products, where there are several the one with the most."""
+    """Return the innermost loop with products, and of several the one with the most."""
     inner = [one for one in loop.inner if one.has_products]
     return hottest(max(inner, key=lambda one: one.multiply_adds)) if inner else loop

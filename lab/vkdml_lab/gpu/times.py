@@ -1,6 +1,4 @@
-"""Times of a step by the model as they were when somebody last looked (times.txt), so that what is slower now is seen. The
-report has them in the same form.
-"""
+"""The model's times of steps when they were last checked (times.txt), to notice slower ones. Reports have the same format."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ _ROWS = [
 
 
 def table(parts: Iterable[Part]) -> str:
-    """The times of these parts in rows of a case and a plan, and columns of GPUs."""
+    """Return a table of these parts' times, with a row for each case and plan and a column for each GPU."""
     found = {(part.gpu.name, part.case.name, part.plan): f"{part.estimate.seconds * 1e6:.2f}" for part in parts
              if part.estimate and part.is_loop}
     width = max(len(f"{case} {plan}") for case, plan in _ROWS)
@@ -32,7 +30,7 @@ def table(parts: Iterable[Part]) -> str:
 
 
 def _read(text: str) -> dict[tuple[str, str, str], float]:
-    """Microseconds by GPU, case and plan."""
+    """Read such a table. Returns microseconds by GPU, case and plan."""
     names, *lines = (line.split() for line in text.strip().splitlines())
     return {(name, case, plan): float(cell) for case, plan, *cells in lines for name, cell in zip(names, cells, strict=True)
             if cell != "-"}

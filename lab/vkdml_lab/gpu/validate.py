@@ -1,6 +1,6 @@
-"""All of vkdml on one GPU of each driver, none of which is here, under synchronization validation.
+"""Runs all of vkdml under synchronization validation, on a made-up GPU of each driver.
 
-    python -m vkdml_lab.gpu.validate [--drivers DIR]     needs .vulkan/layers (make vulkan-extras) or VKDML_LAYER_PATH
+python -m vkdml_lab.gpu.validate [--drivers DIR] needs .vulkan/layers (make vulkan-extras) or VKDML_LAYER_PATH
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ ONE_OF_EACH = ("rx7900xtx", "rtx3090", "arc-a770", "adreno740")
 
 
 def _exercise(of_gpu: Driver, *arguments: str) -> tuple[int, str]:
-    with tempfile.TemporaryDirectory() as cache:  # nothing that is found out here may be kept for real devices
+    with tempfile.TemporaryDirectory() as cache:  # findings of made-up devices must not be kept
         return messages(layers(), [*of_gpu.python(), "-m", "vkdml_lab.gpu.exercise", *arguments],
                         of_gpu.environment | {"XDG_CACHE_HOME": cache})
 
 
 def check(name: str, drivers: Path) -> bool:
-    """Whether a GPU's run ends well, and validation reports the control but nothing else."""
+    """Whether a GPU's run succeeds, and validation reports the control and nothing else."""
     with tempfile.TemporaryDirectory() as temporary:
         of_gpu = driver(GPUS[name], drivers, Path(temporary))
         code, control = _exercise(of_gpu, "control")
