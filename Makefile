@@ -9,7 +9,7 @@
 # make docs                 the documents, and a reference of the Python interface, as a site in docs/api/
 # make wheels               wheels in dist/, for environments without a compiler; make all-wheels: one for each Python that is found
 # make setup-conformance    install only what `vkdml conformance` needs; likewise setup-bench, setup-docs, setup-test
-# make vulkan-extras        fetch a validation layer and a second driver into .vulkan/
+# make vulkan-extras        fetch a validation layer, a second driver and a browser for tests into .vulkan/
 # make validate             the schedules under synchronization validation
 # make gpu-check            what real GPUs' compilers make of the kernels, on a machine without a GPU, all schedules on such GPUs
 #                           under validation, and what calls ask of drivers; fetches drivers into .gpu-drivers/, writes
@@ -65,7 +65,7 @@ bench-peers: setup-bench
 	@$(VENV_PYTHON) -m pip install -q -e 'lab[bench,peers]'
 
 docs: setup-docs
-	@$(VENV_PYTHON) -m tools.docs
+	@$(VENV_PYTHON) -m sphinx -q -W --keep-going -c tools/docs . docs/api && echo "the documentation is in docs/api/index.html"
 
 vulkan-extras:
 	@tools/get_vulkan_extras

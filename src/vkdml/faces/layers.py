@@ -263,7 +263,7 @@ class Stream(OfOneProcess, Closing):
     def state(self) -> dict[str, np.ndarray]:
         """The state after the last step, by the names of the layer's arguments: initial_h and, for an LSTM, initial_c.
 
-        layer(x, **stream.state) goes on from here, and so does a stream of the same layer whose state you set to it. You may
+        `layer(x, **stream.state)` goes on from here, and so does a stream of the same layer whose state you set to it. You may
         set arrays of the same shapes: [1, B, H], or [B, 1, H] for layout 1. Others raise InvalidArgumentError.
         """
         return {self._settings.cell.arguments[field]: array.copy() for field, array in self._state.items()}

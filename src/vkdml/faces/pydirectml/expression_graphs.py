@@ -198,10 +198,11 @@ class Expression:
 class Binding:
     """Data for an input. Source: PyDirectML's Binding.
 
-    expr: what input_tensor returned.
-    data: an array of any shape, or a value that np.asarray converts. It holds the elements of the tensor's memory, in order, up
-        to the last element or to the end of the total size; zeros fill the rest. They are copied now and converted to the
-        tensor's type (PyDirectML always converts to float32).
+    Args:
+        expr: what input_tensor returned.
+        data: an array of any shape, or a value that np.asarray converts. It holds the elements of the tensor's memory, in
+            order, up to the last element or to the end of the total size; zeros fill the rest. They are copied now and
+            converted to the tensor's type (PyDirectML always converts to float32).
 
     Raises InvalidArgumentError for a wrong number of elements, for data that are no numbers, and for numbers that a tensor of
     integers cannot hold.
@@ -217,10 +218,11 @@ class Binding:
 class Device:
     """A Vulkan device with the interface of PyDirectML's Device.
 
-    use_gpu: True for vkdml's default device. Without a GPU that is a CPU driver, just as DirectML falls back to WARP. False for
-        a CPU driver.
-    use_debug_layer: has no effect. VK_INSTANCE_LAYERS=VK_LAYER_KHRONOS_validation in the environment turns Vulkan's
-        validation layer on.
+    Args:
+        use_gpu: True for vkdml's default device. Without a GPU that is a CPU driver, just as DirectML falls back to WARP. False
+            for a CPU driver.
+        use_debug_layer: has no effect. VK_INSTANCE_LAYERS=VK_LAYER_KHRONOS_validation in the environment turns Vulkan's
+            validation layer on.
 
     Raises DriverError if there is no such device.
     """

@@ -168,7 +168,7 @@ class DML_ACTIVATION_SOFTPLUS_OPERATOR_DESC(ActivationDesc):
 
 
 class DML_ACTIVATION_SOFTSIGN_OPERATOR_DESC(ActivationDesc):
-    """f(x) = x / (1 + |x|)."""
+    """f(x) = `x / (1 + |x|)`."""
 
 
 class DML_ACTIVATION_TANH_OPERATOR_DESC(ActivationDesc):
@@ -361,7 +361,7 @@ class DML_SLICE1_OPERATOR_DESC(Structure, kw_only=True):
     """Copies every stride-th element of a window in each dimension of the input (DML_OPERATOR_SLICE1).
 
     A window is InputWindowSizes elements from InputWindowOffsets on. A negative stride begins at its last element and goes
-    back. The output's sizes are at most (window - 1) / |stride| + 1, rounded down. Both tensors have the same type, any, and
+    back. The output's sizes are at most `(window - 1) / |stride| + 1`, rounded down. Both tensors have the same type, any, and
     1 to 8 dimensions.
     """
 
