@@ -25,6 +25,8 @@ export WORDS =
 # Drivers compile shaders on one core, so a second process takes half of the time away. Hundreds of tests start a Python of their
 # own, which is faster with bytecode, whatever the environment says.
 PYTEST = PYTHONDONTWRITEBYTECODE= $(VENV_PYTHON) -m pytest --numprocesses 2 --dist worksteal
+# Run tests, with lint and types on a core that they leave idle as they start. What lint and types say comes last.
+WITH_LINT = @log=$$(mktemp); $(MAKE) -s lint >$$log 2>&1 & $(1); failed=$$?; wait $$! || failed=1; cat $$log; rm $$log; exit $$failed
 WITHOUT_DRIVERS = VK_DRIVER_FILES=/nonexistent.json VK_ICD_FILENAMES=/nonexistent.json
 
 .PHONY: help setup demo lint quick test test-all conformance bench bench-peers docs vulkan-extras validate gpu-check gpu-report \
@@ -46,14 +48,14 @@ lint: setup-test
 	@.venv/bin/ruff check .
 	@.venv/bin/mypy
 
-quick: lint
-	@$(WITHOUT_DRIVERS) $(PYTEST) -m "not device and not thorough"
+quick: setup-test
+	$(call WITH_LINT,$(WITHOUT_DRIVERS) $(PYTEST) -m "not device and not thorough")
 
-test: lint
-	@$(PYTEST) -m "not thorough"
+test: setup-test
+	$(call WITH_LINT,$(PYTEST) -m "not thorough")
 
-test-all: lint
-	@$(PYTEST)
+test-all: setup-test
+	$(call WITH_LINT,$(PYTEST))
 
 conformance: setup-conformance
 	@$(VENV_PYTHON) -m vkdml conformance
