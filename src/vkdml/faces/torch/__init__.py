@@ -44,15 +44,15 @@ def convert(module: Module, device: Device | int | str | None = None, *, inplace
     """Replace every GRU, LSTM, RNN, GRUCell, LSTMCell and RNNCell of a module by a twin that runs on a Vulkan device.
 
     A twin is a subclass of the module's class, with the same parameters, arguments, results and state_dict. It takes tensors
-    on the CPU, or PackedSequences of them, of float32, float16, bfloat16 or float64. It runs in eval mode, and what it returns
-    has no gradient: `backward` through it raises an error. Parameters are packed at the first call, and again when they have
-    changed.
+    on its parameters' device, or PackedSequences of them, of float32, float16, bfloat16 or float64. It runs in eval mode, and
+    what it returns has no gradient: `backward` through it raises an error. Parameters are packed at the first call, and again
+    when they have changed.
 
     Args:
         module: a recurrent module, or a model that contains some.
         device: a Device, or an argument of Device(). The default device is opened at the first call.
         inplace: change the module itself; by default a deep copy is changed.
-        training: what calls in training mode do: "refuse" raises an error, "torch" runs PyTorch's own forward on the CPU, with
+        training: what calls in training mode do: "refuse" raises an error, "torch" runs PyTorch's own forward, with
             dropout and gradients.
 
     Returns:

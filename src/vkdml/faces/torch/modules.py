@@ -47,7 +47,7 @@ class Twin(nn.Module):
             return True
         if self.training:
             raise TorchArgumentError(self._module, "training", True, "False: call .eval() first; or convert(..., "
-                                     "training=\"torch\"), which trains on the CPU")
+                                     "training=\"torch\"), which trains by PyTorch")
         return False
 
     def _weights(self) -> list[Tensor]:
@@ -189,7 +189,7 @@ class _Sequence(Twin, nn.RNNBase):
         return PackedSequence(y, batch_sizes, order, back), _permuted(last, back)
 
     def _check_order(self, batch_sizes: Tensor, *orders: Any) -> None:
-        are_rows = all(isinstance(one, Tensor) and one.is_cpu and one.dtype is torch.int64 and one.dim() == 1 for one in orders)
+        are_rows = all(isinstance(one, Tensor) and one.dtype is torch.int64 and one.dim() == 1 for one in orders)
         order, back = [one.tolist() for one in orders] if are_rows else ([], [])
         if not sorted(order) == sorted(back) == list(range(len(order))) == [order[row] for row in back] or (
                 batch_sizes[:1].tolist() != [len(order)]):
@@ -210,7 +210,8 @@ class _Sequence(Twin, nn.RNNBase):
         """Run PyTorch's forward. It packs no row of length 0, so such a row gets one step, whose results are set to zero."""
         steps, rows = input.shape[:2][::-1] if self.batch_first else input.shape[:2]
         check_lengths(self._module, lengths, steps, rows, input.device, is_fake=torch.jit.is_tracing())
-        has_steps = (lengths > 0)[:, None]
+        lengths = lengths.cpu()
+        has_steps = (lengths > 0)[:, None].to(input.device)
         of_padded = has_steps[:, None] if self.batch_first else has_steps
         input = input.masked_fill(~of_padded, 0)
         y, last = super().forward(pack_padded_sequence(input, lengths.clamp(min=1), self.batch_first, enforce_sorted=False), hx)

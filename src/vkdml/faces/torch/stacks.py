@@ -20,6 +20,7 @@ from ...operators.cells import Cell
 from ...operators.header.descs import DML_OPERATOR_TYPE
 from ...operators.problem import RangeCheck, problem_of
 from ..directml.device import Device
+from .transfers import run, to_numpy, to_torch
 
 CPU = torch.device("cpu")
 ELEMENTS = {getattr(torch, element.name): element for element in element_types.ALL}
@@ -86,13 +87,13 @@ class Form(NamedTuple):
         return count
 
 
-def check_tensors(module: str, named: Iterable[tuple[str, Tensor]], dtype: torch.dtype, device: torch.device = CPU) -> None:
-    """Refuse tensors other than dense ones of this type on this device."""
+def check_tensors(module: str, named: Iterable[tuple[str, Tensor]], dtype: torch.dtype, device: torch.device) -> None:
+    """Refuse tensors other than dense ones of this type on this device, which is that of the parameters."""
     for argument, tensor in named:
         if tensor.layout is not torch.strided:
             raise TorchArgumentError(module, argument, f"a Tensor, {tensor.layout}", "a dense Tensor")
         if tensor.device != device:
-            raise TorchArgumentError(module, argument, f"a tensor on {tensor.device}", "one on the CPU")
+            raise TorchArgumentError(module, argument, f"a tensor on {tensor.device}", f"one on {device}")
         if tensor.dtype is not dtype:
             raise TorchArgumentError(module, argument, tensor.dtype, f"{dtype}, as the parameters")
 
@@ -103,6 +104,12 @@ def is_certain(condition: bool) -> bool:
         return bool(condition)
     except RuntimeError:
         return False
+
+
+def device_of(weights: Sequence[Tensor]) -> torch.device:
+    """Return the device that all tensors of a call must be on: that of the parameters, unless these have no values."""
+    device = weights[0].device if weights else CPU
+    return CPU if device.type == "meta" else device
 
 
 class StackLayer:
@@ -166,7 +173,7 @@ class StackLayer:
         return [(matrix.T, np.linalg.pinv(matrix).T) for matrix in matrices]
 
 
-def layers_of(form: Form, weights: Sequence[Tensor], device: torch.device = CPU) -> list[StackLayer]:
+def layers_of(form: Form, weights: Sequence[Tensor], device: torch.device) -> list[StackLayer]:
     """Make layers of a module's weights, in PyTorch's order. Refuses weights that are not of this form and device."""
     count = form.per_layer(weights)
     names = ["weight_ih", "weight_hh", *["bias_ih", "bias_hh"][:count // 4 * 2], *["weight_hr"][:count % 2]]
@@ -190,8 +197,7 @@ class Stack:
         self._form, self._shape, self._element = form, shape, ELEMENTS[shape.dtype]
         steps = [step for k, layer in enumerate(layers) for step in self._layer(layer, k)]
         t, b, d, width = shape.t, shape.b, form.directions, layers[0].width
-        self._sequence = f"y{len(layers) - 1}"
-        self._results = {self._sequence: (t, b, width)}
+        self._results = {f"y{len(layers) - 1}": (t, b, width)}
         self._results |= {f"h{k}": (b, d, width // d) for k in range(len(layers))}
         if "OutputCellSingleTensor" in layers[0].kind.cell.outputs:
             self._results |= {f"c{k}": (b, d, form.hidden_size) for k in range(len(layers))}
@@ -226,40 +232,37 @@ class Stack:
         reverse = (False, True)[:sizes["D"]]
         return Node(problem_of(kind.cell, self._element, sizes, fields, kind.activations, kind.flags, reverse, strides), names)
 
-    def run(self, parameters: ModuleParameters, x: np.ndarray, states: Sequence[np.ndarray], lengths: np.ndarray | None
-            ) -> list[np.ndarray]:
+    def run(self, parameters: ModuleParameters, x: Tensor, states: Sequence[Tensor], lengths: Tensor | None) -> list[Tensor]:
         """Run all layers on x [T, B, I]. Returns y [T, B, D * H] and the last states, [layers * D, B, H] each."""
-        values = {"y-1": np.ascontiguousarray(x)}
-        for tensor, state in zip(("HiddenInitTensor", "CellMemInitTensor"), states):
-            for k, part in enumerate(np.split(state, self._form.num_layers)):
-                projections = parameters.layers[k].projections if tensor == "HiddenInitTensor" else []
-                values[f"{tensor}{k}"] = (_unprojected(self._form.module, part, projections) if projections
-                                          else np.ascontiguousarray(part))
+        values, count, name = {"y-1": x}, self._form.num_layers, self._form.module
+        for field, state in zip(("HiddenInitTensor", "CellMemInitTensor"), states):
+            for k, part in enumerate(state.chunk(count)):
+                projections = parameters.layers[k].projections if field == "HiddenInitTensor" else []
+                values[f"{field}{k}"] = _unprojected(name, part, projections) if projections else part
         check = None
         if self._element.pairs:
-            given = {**parameters.arrays(), **values}
-            check = RangeCheck(self._form.module, {key: key for key in (*given, *self._results)}, given)
+            given = parameters.arrays() | {key: to_numpy(tensor) for key, tensor in values.items()}
+            check = RangeCheck(name, {key: key for key in (*given, *self._results)}, given)
         if lengths is not None:
-            values["lengths"] = lengths.astype(np.uint32)
-        results = self.execution.run(values, {key: (shape, x.dtype) for key, shape in self._results.items()})
+            values["lengths"] = lengths.to(torch.int32)
+        results = run(name, self.execution, values, self._results)
         if check:
-            check.check_results(results)
-        y, count = results.pop(self._sequence), self._form.num_layers
-        last = list(results.values())
+            check.check_results({key: to_numpy(tensor) for key, tensor in results.items()})
+        y, *last = results.values()
         if count > 1:
-            last = [np.concatenate(last[start:start + count], 1) for start in range(0, len(last), count)]
-        return [y, *(np.ascontiguousarray(state.swapaxes(0, 1)) for state in last)]
+            last = [torch.cat(last[start:start + count], 1) for start in range(0, len(last), count)]
+        return [y, *(state.transpose(0, 1).contiguous() for state in last)]
 
 
-def _unprojected(name: str, h: np.ndarray, projections: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+def _unprojected(name: str, h: Tensor, projections: Sequence[tuple[np.ndarray, np.ndarray]]) -> Tensor:
     """Compute the unprojected states m with P m = h, for states h [D, B, proj_size]. Refuses h for which there is no m."""
-    states = []
-    for state, (projection, inverse) in zip(h.astype(np.float64), projections):
+    states, given = [], to_numpy(h)
+    for state, (projection, inverse) in zip(given.astype(np.float64), projections):
         states.append(state @ inverse)
         if np.isfinite(state).all() and not np.allclose(states[-1] @ projection, state, atol=1e-6):
             raise TorchArgumentError(name, "hx[0]", "states that weight_hr cannot make",
                                      "None, or products of weight_hr with some state")
-    return np.stack(states).astype(h.dtype)
+    return to_torch(np.stack(states).astype(given.dtype))
 
 
 class ModuleParameters(Contents):
@@ -281,11 +284,11 @@ class ModuleParameters(Contents):
         is_alike = form == self._form and len(weights) == len(self._seen)
         if is_alike and all(map(_Seen.is_unchanged, self._seen, weights)):
             return
-        layers_of(form, weights)  # refuses wrong ones
+        layers_of(form, weights, device_of(weights))  # refuses wrong ones
         if is_alike and all(map(_Seen.equals, self._seen, weights)):
             return
         seen = [_Seen(tensor, self._holds) for tensor in weights]
-        self.layers = layers_of(form, [one.copy for one in seen])
+        self.layers = layers_of(form, [one.copy for one in seen], CPU)
         self._form, self._seen = form, seen
         self._snapshots = dict(enumerate(snapshot for layer in self.layers for snapshot in layer.snapshots()))
         self.version += 1
@@ -311,6 +314,7 @@ _OF_TWINS: dict[type[Tensor], Any] = {nn.Parameter: lambda tensor: lambda: tenso
 
 class _Seen:
     """A copy of a tensor, and marks of that tensor: PyTorch counts its writes, and a view of a few elements shows most others.
+    On a device there is only the count, as to read elements takes a wait for the device.
 
     The view keeps the memory, so that no other tensor gets its address.
     """
@@ -318,22 +322,24 @@ class _Seen:
     _mark: tuple[Any, ...] = None, type(None), None, None
 
     def __init__(self, tensor: Tensor, holds: Mapping[type[Tensor], Any]) -> None:
-        self.copy, self._holds = tensor.detach().clone(memory_format=torch.contiguous_format), holds
+        self.copy, self._holds = tensor.detach().to(CPU, copy=True, memory_format=torch.contiguous_format), holds
         self.equals(tensor)  # marks it
 
     def is_unchanged(self, tensor: Tensor) -> bool:
         """Whether it is the tensor that had these contents, and has not been written to since."""
         facts, held, some, bits = self._mark
-        return held() is tensor and facts == _facts(tensor) and some.tobytes() == bits
+        return held() is tensor and facts == _facts(tensor) and (bits is None or some.tobytes() == bits)
 
     def equals(self, tensor: Tensor) -> bool:
         """Whether a tensor has the type and bits of the copy, so that NaN equals NaN and -0 differs from 0."""
         copy, hold, words = self.copy, self._holds.get(type(tensor)), _WORDS[self.copy.itemsize]
         facts = _facts(tensor) if hold else None
-        if tensor.dtype is not copy.dtype or not torch.equal(tensor.detach().resolve_neg().view(words), copy.view(words)):
+        if tensor.dtype is not copy.dtype or not torch.equal(tensor.detach().cpu().resolve_neg().view(words), copy.view(words)):
             return False
         self._mark = _Seen._mark
-        if hold and facts and tensor.is_contiguous() and not tensor.is_shared():  # other processes' writes are not counted
+        if hold and facts and not tensor.is_cpu:
+            self._mark = facts, hold(tensor), tensor.detach(), None
+        elif hold and facts and tensor.is_contiguous() and not tensor.is_shared():  # other processes' writes are not counted
             step = tensor.numel() // _PROBED | 1  # odd: at all columns and cache sets
             some = np.from_dlpack(tensor.detach().view(-1)[::step].view(words))  # numpy() would forbid to resize the tensor
             self._mark = facts, hold(tensor), some, some.tobytes()
@@ -345,17 +351,3 @@ def _facts(tensor: Tensor) -> tuple[Any, ...] | None:
     if tensor.is_inference() or tensor.is_neg():
         return None
     return tensor._cdata, tensor._version, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
-
-
-def to_numpy(tensor: Tensor) -> np.ndarray:
-    if tensor.dtype is torch.bfloat16:
-        import ml_dtypes
-
-        return tensor.detach().resolve_neg().contiguous().view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
-    return tensor.numpy(force=True)
-
-
-def to_torch(array: np.ndarray) -> Tensor:
-    if array.dtype.kind == "V":  # bfloat16: numpy has no kind for it, and comparing names takes microseconds
-        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
-    return torch.from_numpy(array)

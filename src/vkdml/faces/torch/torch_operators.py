@@ -38,16 +38,17 @@ from ...engine.vulkan.system import Lock
 from ...errors import MissingPackageError, TorchArgumentError
 from ..directml.device import Device
 from ..sessions import open_device
-from .stacks import CPU, KINDS, Form, ModuleParameters, Shape, Stack, check_tensors, is_certain, layers_of, to_numpy, to_torch
+from .stacks import CPU, KINDS, Form, ModuleParameters, Shape, Stack, check_tensors, device_of, is_certain, layers_of
 
 _STACKS_KEPT = 64  # how many executions a module keeps, for the latest shapes: each is a recording of commands
 
 States = tuple[Tensor, ...]
 
-# Of tensors that need no more than a kernel for the CPU
+# Of tensors that need no more than the kernel for all devices, which these are
 _PLAIN_TYPES = {Tensor, nn.Parameter}
-_PLAIN_KEYS = reduce(or_, [_C.DispatchKeySet(getattr(_C.DispatchKey, key)).raw_repr()
-                           for key in ("CPU", "AutogradCPU", "AutocastCPU", "ADInplaceOrView", "BackendSelect")])
+_DEVICES = [name for name in ("CPU", "CUDA", "XPU", "MPS", "PrivateUse1") if hasattr(_C.DispatchKey, f"Autocast{name}")]
+_PLAIN_KEYS = reduce(or_, [_C.DispatchKeySet(getattr(_C.DispatchKey, key)).raw_repr() for key in (
+    "ADInplaceOrView", "BackendSelect", *(part + name for name in _DEVICES for part in ("", "Autograd", "Autocast")))])
 _disabled = cache(torch.compiler.disable)  # which loads PyTorch's compiler
 
 
@@ -128,21 +129,22 @@ class OperatorCall(NamedTuple):
         tensors = [self.input, *self.hx, *self.weights, *[one for one in (self.batch_sizes, self.lengths) if one is not None]]
         if (not _PLAIN_TYPES.issuperset(map(type, tensors)) or _C._is_torch_function_mode_enabled()
                 or (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors))
-                or forward_ad._current_level >= 0 or torch.is_autocast_enabled("cpu") or torch.autograd._profiler_enabled()):
+                or forward_ad._current_level >= 0 or torch.autograd._profiler_enabled()):
             return False
         keys = _C._dispatch_tls_local_include_set().raw_repr()
         for tensor in tensors:
             keys |= _C._dispatch_keys(tensor).raw_repr()
-        return not keys & ~_PLAIN_KEYS
+        return not (keys & ~_PLAIN_KEYS or torch.is_autocast_enabled(self.input.device.type))
 
     def check(self, width: int | None) -> list[tuple[int, ...]]:
         """Refuse wrong numbers, ranks, sizes, types and devices of tensors. Returns the results' shapes.
 
         width: y's features, if the weights are checked; None for PyTorch's compilers, whose tensors have no values.
         """
-        module, form, input, device, is_fake = self.module, self.form, self.input, CPU, width is None
+        module, form, input, device, is_fake = self.module, self.form, self.input, device_of(self.weights), width is None
         if width is None:
-            device = input.device if len({tensor.device for tensor in (input, *self.hx, *self.weights)}) == 1 else CPU
+            devices = {tensor.device for tensor in (input, *self.hx, *self.weights)}
+            device = input.device if len(devices) == 1 else device
             width = layers_of(form, self.weights, device)[0].width
         tensors = {"input": input} | {f"hx[{index}]": state for index, state in enumerate(self.hx)}
         check_tensors(module, tensors.items(), self.weights[0].dtype, device)
@@ -180,8 +182,9 @@ class OperatorCall(NamedTuple):
 
 
 def check_lengths(module: str, lengths: Tensor, steps: int, rows: int, device: torch.device, is_fake: bool) -> None:
-    """Refuse lengths other than a whole number from 0 to `steps` for each row."""
-    if not _is_list(lengths, torch.int64, torch.int32) or lengths.device != device or is_certain(lengths.shape[0] != rows):
+    """Refuse lengths other than a whole number from 0 to `steps` for each row, on the CPU or the other tensors' device."""
+    if (not _is_list(lengths, torch.int64, torch.int32) or lengths.device not in (CPU, device)
+            or is_certain(lengths.shape[0] != rows)):
         found = f"{lengths.dtype}, the shape {tuple(lengths.shape)}, on {lengths.device}"
         raise TorchArgumentError(module, "lengths", found, f"int64 or int32, the shape ({rows},), on {device}")
     for row, length in enumerate([] if is_fake else lengths.tolist()):
@@ -197,7 +200,8 @@ def _run(call: OperatorCall, compiled: CompiledStacks | None = None) -> States:
     form, input, lengths, compiled = call.form, call.input, call.lengths, compiled or call.compiled
     with compiled.lock:
         compiled.parameters.update(form, call.weights)
-        facts = [compiled.parameters.version, *((one.shape, one.dtype, one.layout, one.device) for one in (input, *call.hx))]
+        facts = [compiled.parameters.version, call.weights[0].device, *(
+            (one.shape, one.dtype, one.layout, one.device) for one in (input, *call.hx))]
         checked, stack = compiled.last
         is_ragged = lengths is not None or call.batch_sizes is not None  # their values are checked at each call
         if is_ragged or facts != checked or stack.execution.gpu.driver.lost:
@@ -207,11 +211,11 @@ def _run(call: OperatorCall, compiled: CompiledStacks | None = None) -> States:
             if call.batch_sizes is not None:
                 input, lengths = pad_packed_sequence(PackedSequence(input, call.batch_sizes))
             elif lengths is not None and input.dtype is torch.float64:  # the range check must ignore padding
-                input = input.masked_fill((torch.arange(len(input))[:, None] >= lengths)[..., None], 0)
+                past = torch.arange(len(input))[:, None] >= lengths.cpu()
+                input = input.masked_fill(past[..., None].to(input.device), 0)
             stack = compiled.stack(form, Shape(len(input), rows, input.dtype, bool(call.hx), lengths is not None))
             compiled.last = [] if is_ragged else facts, stack
-        y, *last = map(to_torch, stack.run(compiled.parameters, to_numpy(input), list(map(to_numpy, call.hx)),
-                                           None if lengths is None else lengths.numpy()))
+        y, *last = stack.run(compiled.parameters, input, call.hx, lengths)
     return y if call.batch_sizes is None else pack_padded_sequence(y, lengths).data, *last
 
 
@@ -246,15 +250,19 @@ def _check_derivatives(input: Tensor, hx: Sequence[Tensor], weights: Sequence[Te
 
 def _autocast(mode: str, *arguments: Any) -> States:
     """Compute in autocast's type, and return the types that PyTorch's module returns under autocast."""
-    call, dtype = OperatorCall(mode, *arguments), torch.get_autocast_dtype("cpu")
+    call = OperatorCall(mode, *arguments)
+    kind = call.input.device.type
+    dtype = torch.get_autocast_dtype(kind)
     is_projected = call.form.per_layer(call.weights) % 2 == 1
 
     def lower(tensor: Tensor) -> Tensor:
         return tensor if tensor.dtype is torch.float64 or not tensor.is_floating_point() else tensor.to(dtype)
 
     lowered = call._replace(input=lower(call.input), hx=[*map(lower, call.hx)], weights=[*map(lower, call.weights)])
-    with torch.autocast("cpu", enabled=False):
+    with torch.autocast(kind, enabled=False):
         results = untraced(OperatorCall.run_with)(lowered, call.compiled)
+    if kind != "cpu":
+        return results
     # PyTorch's modules differ in which results have the initial state's type
     sizes = call.lengths if call.batch_sizes is None else call.batch_sizes
     all_are = mode == "GRU" or call.module == "LSTMCell" or (mode == "LSTM" and not is_projected and _is_ragged(sizes))
@@ -291,7 +299,8 @@ def _define(mode: str) -> Any:
                     "int hidden_size, int num_layers, bool bidirectional, int device, Tensor? lengths=None) -> "
                     f"({', '.join(results)})", tags=torch.Tag.pt2_compliant_tag)
     _library.impl(name, lambda *arguments: untraced(_run)(OperatorCall(mode, *arguments)), "CompositeExplicitAutograd")
-    _library.impl(name, partial(_autocast, mode), "AutocastCPU")
+    for device in _DEVICES:
+        _library.impl(name, partial(_autocast, mode), f"Autocast{device}")
     _library.impl(name, _no_vmap, "FuncTorchBatched")
     torch.library.register_fake(f"vkdml::{name}", partial(_fake, mode), lib=_library)
     torch.library.register_autograd(f"vkdml::{name}", _no_gradient, lib=_library)

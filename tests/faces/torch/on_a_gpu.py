@@ -1,0 +1,216 @@
+"""Tensors of a GPU, here of one that is not there: see vkdml_lab.fake_gpu. test_devices.py runs this file."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
+
+import vkdml.torch as vt
+from tests.faces.torch.support import TOLERANCES, B, H, I, T, states
+from vkdml.errors import TorchArgumentError
+from vkdml.faces.torch import transfers
+from vkdml_lab import fake_gpu
+
+pytestmark = pytest.mark.device
+
+MODULES = {"GRU": lambda: nn.GRU(I, H), "LSTM": lambda: nn.LSTM(I, H), "RNN": lambda: nn.RNN(I, H, nonlinearity="relu"),
+           "two layers": lambda: nn.GRU(I, H, 2, bidirectional=True), "batch first": lambda: nn.LSTM(I, H, 2, batch_first=True),
+           "projected": lambda: nn.LSTM(I, H, proj_size=3, bidirectional=True), "GRUCell": lambda: nn.GRUCell(I, H),
+           "LSTMCell": lambda: nn.LSTMCell(I, H), "RNNCell": lambda: nn.RNNCell(I, H)}
+
+
+@pytest.fixture(autouse=True)
+def gpu(monkeypatch):
+    fake_gpu.install()
+    fake_gpu.copies.clear()
+    yield
+    fake_gpu.idle()
+
+
+def moved(value, device="fake"):
+    """A module, or nested tensors, on the device."""
+    if isinstance(value, tuple) and not isinstance(value, PackedSequence):
+        return tuple(moved(part, device) for part in value)
+    return value.to(device)
+
+
+def pair(module):
+    """A module on the CPU, and its twin on the GPU."""
+    return module.eval(), vt.convert(copy.deepcopy(module.eval()).to("fake"))
+
+
+def check(found, expected, atol=1e-5):
+    if isinstance(expected, torch.Tensor):
+        assert (found.device.type, found.dtype, found.shape) == ("fake", expected.dtype, expected.shape)
+        torch.testing.assert_close(found.cpu(), expected, atol=atol, rtol=atol)
+    else:
+        assert type(found) is type(expected)
+        for one, other in zip(found[:2], expected[:2], strict=True):
+            if one is not found[1] or not isinstance(found, PackedSequence):  # batch sizes stay on the CPU
+                check(one, other, atol)
+
+
+@pytest.mark.parametrize("with_states", [False, True])
+@pytest.mark.parametrize("make", MODULES.values(), ids=MODULES)
+def test_a_module_on_a_gpu(make, with_states):
+    module, twin = pair(make())
+    x = torch.randn(B, I) if isinstance(module, nn.RNNCellBase) else torch.randn(T, B, I)
+    before = states(module, T if getattr(module, "batch_first", False) else B) if with_states else None
+    if before is not None and getattr(module, "proj_size", 0):
+        before = before[0] * 0, before[1]  # the host computes what the projection makes such states of
+    expected = module(x, before)
+    for _ in range(2):
+        check(twin(moved(x), None if before is None else moved(before)), expected)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+def test_types(dtype):
+    module, x, lengths = nn.GRU(I, H, dtype=dtype), torch.randn(T, B, I, dtype=dtype), [T, 2, 1]
+    twin = pair(module)[1]
+    check(twin(moved(x), lengths=lengths), vt.convert(module)(x, lengths=lengths), TOLERANCES[dtype])
+
+
+@pytest.mark.parametrize("given", [list, torch.tensor, lambda lengths: torch.tensor(lengths).to("fake")])
+def test_rows_of_several_lengths(given):
+    module, twin = pair(nn.LSTM(I, H, 2, bidirectional=True))
+    x, lengths = torch.randn(B, 2 * T, I).transpose(0, 1)[::2], [2, T, 1]
+    packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
+    check(twin(pack_padded_sequence(moved(x), lengths, enforce_sorted=False)), module(packed))
+    check(twin(moved(x), lengths=given(lengths)), vt.convert(module)(x, lengths=lengths))
+    with pytest.raises(TorchArgumentError, match="lengths: found 9 for row 1; expected 0 to 5"):
+        twin(moved(x), lengths=given([2, 9, 1]))
+
+
+def test_an_input_that_is_late_and_then_overwritten(monkeypatch):
+    """A stream does its work in order: what is put there before the call counts, what is put there after it does not."""
+    module, twin = pair(nn.GRU(I, H))
+    x, source, nan = torch.zeros(T, B, I).to("fake"), torch.randn(T, B, I), torch.full((T, B, I), torch.nan).to("fake")
+    late = moved(source)
+    twin(x)
+    monkeypatch.setattr(fake_gpu, "delay", 0.02)
+    for stream in (fake_gpu.current(), fake_gpu.Stream()):
+        with fake_gpu.stream(stream):
+            x.copy_(late)
+            found = twin(x)
+            x.copy_(nan)
+            check(found, module(source))
+            del found
+            assert x.cpu().isnan().all()
+
+
+def test_a_call_moves_its_input_and_results_alone():
+    """Weights stay where they are until they change."""
+    module, twin = pair(nn.LSTM(I, H, 2))
+    x = torch.randn(T, B, I)
+    on_gpu, before = moved(x), moved(states(module))
+    twin(on_gpu)
+    for _ in range(2):
+        fake_gpu.copies.clear()
+        twin(on_gpu, before)
+        assert (fake_gpu.copies["to host"], fake_gpu.copies["from host"]) == (1 + 2 * 2, 1 + 2 * 2)
+    for change in (lambda one: one.weight_hh_l1.mul_(2), lambda one: one.load_state_dict({name: value * 1.5 for name, value in one.state_dict().items()})):
+        for one in (module, twin):
+            change(one)
+        check(twin(on_gpu), module(x))
+    for one in (module, twin):
+        one.bias_ih_l0.data.mul_(-1)  # PyTorch does not count it
+    vt.refresh(twin)
+    check(twin(on_gpu), module(x))
+    twin.to("cpu")
+    torch.testing.assert_close(twin(x), module(x), atol=1e-5, rtol=1e-5)
+    with pytest.raises(TorchArgumentError, match="input: found a tensor on fake:0; expected one on cpu"):
+        twin(on_gpu)
+    check(twin.to("fake")(on_gpu), module(x))
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ((torch.zeros(T, B, I),), "GRU: input: found a tensor on cpu; expected one on fake:0"),
+    (lambda x: (x, torch.zeros(1, B, H)), r"GRU: hx\[0\]: found a tensor on cpu; expected one on fake:0"),
+    (lambda x: (x.to("fake:1"),), "GRU: input: found a tensor on fake:1; expected one on fake:0"),
+    (lambda x: (x, None, torch.tensor([1, 2, 3]).to("fake:1")), r"lengths: found .* on fake:1; expected .* on fake:0")])
+def test_tensors_of_two_devices_are_refused(arguments, message):
+    twin, x = pair(nn.GRU(I, H))[1], moved(torch.zeros(T, B, I))
+    for _ in range(2):
+        with pytest.raises(TorchArgumentError, match=message):
+            twin(*(arguments(x) if callable(arguments) else arguments))
+        twin(x)
+    twin.weight_hh_l0 = nn.Parameter(twin.weight_hh_l0.cpu())
+    with pytest.raises(TorchArgumentError, match="weight_hh_l0: found a tensor on cpu; expected one on fake:0"):
+        twin(x)
+
+
+@pytest.mark.parametrize("make", [MODULES["GRU"], MODULES["LSTM"], MODULES["LSTMCell"]])
+def test_autocast(make):
+    """Casts all, and returns autocast's type."""
+    module, twin = pair(make())
+    x = torch.randn(B, I) if isinstance(module, nn.RNNCellBase) else torch.randn(T, B, I)
+    with torch.autocast("fake", torch.bfloat16):
+        found = twin(moved(x))
+    check(found, vt.convert(module.bfloat16())(x.bfloat16()))
+
+
+def test_training():
+    """By PyTorch, where the tensors are."""
+    on_cpu = vt.convert(nn.RNN(I, H), training="torch").train()
+    on_gpu, x = copy.deepcopy(on_cpu).to("fake"), torch.randn(T, B, I)
+    with torch.enable_grad():
+        for lengths in (None, [T, 0, 2], torch.tensor([T, 0, 2]).to("fake")):
+            on_cpu(x, lengths=lengths if lengths is None else torch.tensor([T, 0, 2]))[0].sum().backward()
+            on_gpu(moved(x), lengths=lengths)[0].sum().backward()
+            for one, other in zip(on_gpu.parameters(), on_cpu.parameters(), strict=True):
+                torch.testing.assert_close(one.grad.cpu(), other.grad)
+                one.grad = other.grad = None
+
+
+@pytest.fixture
+def pins(monkeypatch):
+    """Let the device pin memory. Copies to and from it go on without the host."""
+    empty, made = torch.empty, []
+
+    def pinned(tensor):
+        made.append(tensor)
+        fake_gpu.pinned.add(tensor.untyped_storage().data_ptr())
+        return tensor
+
+    monkeypatch.setattr(transfers, "_PINS", ("fake",))
+    monkeypatch.setattr(torch, "empty", lambda *size, pin_memory=False, **options: pinned(empty(*size, **options)) if pin_memory else empty(*size, **options))
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned(tensor.clone()))
+    yield made
+    fake_gpu.idle()
+    fake_gpu.pinned.clear()
+
+
+def test_pinned_memory(pins, monkeypatch):
+    """The device reads and writes it late: the host waits for all inputs, and nothing overwrites results before they are copied."""
+    module, twin = pair(nn.LSTM(I, H, 2))
+    x, before = torch.randn(T, B, I), states(module)
+    twin(moved(x), moved(before))
+    pins.clear()
+    monkeypatch.setattr(fake_gpu, "delay", 0.02)
+    found = [twin(moved(x * scale), moved(before)) for scale in (1, -1)]
+    assert len(pins) == 2 * (1 + 2 * 2 + 1 + 2 * 2)
+    for one, scale in zip(found, (1, -1)):
+        check(one, module(x * scale, before))
+
+
+def test_a_capture_is_refused(monkeypatch):
+    twin = pair(nn.GRU(I, H))[1]
+    monkeypatch.setattr(torch.fake, "is_current_stream_capturing", lambda: True, raising=False)
+    with pytest.raises(TorchArgumentError, match="GRU: call: found a call while a CUDA graph is captured; expected one outside"):
+        twin(moved(torch.zeros(T, B, I)))
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_graphs(strict):
+    module, twin = pair(nn.GRU(I, H))
+    x = torch.randn(T, B, I)
+    program = torch.export.export(twin, (moved(x),), dynamic_shapes=({0: torch.export.Dim("T", min=2)},), strict=strict)
+    check(program.module()(moved(x[:2])), module(x[:2]))
+
+
+def test_compiled():
+    module, twin = pair(nn.GRU(I, H))
+    x = torch.randn(T, B, I)
+    check(torch.compile(twin, backend="eager")(moved(x)), module(x))
