@@ -109,12 +109,12 @@ def from_desc(desc: Any, clip: float | None = None, element: ElementType | None 
 
 
 def problem_of(cell: Cell, element: ElementType, sizes: Mapping[str, int], fields: Collection[str],
-               activations: Sequence[ParametrizedActivation], flags: Mapping[str, bool], reverse: tuple[bool, ...] = (False,),
-               strides: Mapping[str, Sequence[int]] = {}) -> Problem:
+               activations: Sequence[ParametrizedActivation], flags: Mapping[str, bool] = {},
+               reverse: tuple[bool, ...] = (False,), strides: Mapping[str, Sequence[int]] = {}) -> Problem:
     """Make a problem of the package's own, without a descriptor.
 
     sizes: the values of T, B, I, H and D. fields: the tensors. activations: of one direction; all directions have them.
-    strides: by field, of tensors that are not packed.
+    flags: those that are True. strides: by field, of tensors that are not packed.
     """
     tensors: dict[str, Tensor | None] = dict.fromkeys(cell.tensors)
     for field in fields:
@@ -122,7 +122,8 @@ def problem_of(cell: Cell, element: ElementType, sizes: Mapping[str, int], field
         data_type, itemsize = (DML_TENSOR_DATA_TYPE.UINT32, 4) if field == LENGTHS else (element.data_type, element.itemsize)
         steps = tuple(strides.get(field, checks.packed_strides(shape)))
         tensors[field] = checks.least_tensor(data_type, shape, steps, itemsize)
-    return _problem(cell.name, cell, element, tensors, sizes, reverse, tuple(activations) * len(reverse), flags, None)
+    return _problem(cell.name, cell, element, tensors, sizes, reverse, tuple(activations) * len(reverse),
+                    {**dict.fromkeys(cell.flags, False), **flags}, None)
 
 
 def _problem(name: str, cell: Cell, element: ElementType, tensors: Mapping[str, Tensor | None], sizes: Mapping[str, int],

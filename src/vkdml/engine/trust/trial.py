@@ -221,7 +221,7 @@ def _persistent(info: DeviceInfo, problem: Problem, sync: GridSync, measured: Me
 def _problem(cell: Cell, sizes: Sizes, hidden: int) -> Problem:
     """Return a problem. A GRU's workgroups wait twice a step, as its reset gate is applied before the product."""
     letters = {"T": sizes.steps, "B": sizes.batch, "I": _INPUTS, "H": hidden, "D": 1}
-    return forward_problem(cell, FLOAT32, letters, [*cell.required, *cell.outputs], dict.fromkeys(cell.flags, False))
+    return forward_problem(cell, FLOAT32, letters, [*cell.required, *cell.outputs], {})
 
 
 def forward_problem(cell: Cell, element: ElementType, letters: Mapping[str, int], fields: Collection[str],

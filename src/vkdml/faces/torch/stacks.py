@@ -40,7 +40,7 @@ _SIGMOID, _TANH, _RELU, _IDENTITY = (ParametrizedActivation(BY_TYPE[DML_OPERATOR
 
 KINDS = {  # keys: PyTorch's names of modes
     "GRU": Kind(cells.GRU, (1, 0, 2), (_SIGMOID, _TANH), {"LinearBeforeReset": True}),  # gates r z n -> z r h
-    "LSTM": Kind(cells.LSTM, (0, 3, 1, 2), (_SIGMOID, _TANH, _TANH), {"CoupleInputForget": False}),  # gates i f g o -> i o f c
+    "LSTM": Kind(cells.LSTM, (0, 3, 1, 2), (_SIGMOID, _TANH, _TANH)),  # gates i f g o -> i o f c
     "RNN_TANH": Kind(cells.RNN, (0,), (_TANH,)),
     "RNN_RELU": Kind(cells.RNN, (0,), (_RELU,)),
 }
