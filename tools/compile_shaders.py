@@ -34,6 +34,12 @@ def cells() -> list[str]:
     return [name.lower() for name in re.findall(r'^\w+ = Cell\(\s*name="(\w+)"', table, re.MULTILINE)]
 
 
+def has(cell: str, name: str, storage: str | None) -> bool:
+    """Whether a cell needs a kernel. Gradients are in float32, and need none that keep weights in private memory."""
+    is_forward = (SHADERS / f"float64/{cell}.glsl").exists()
+    return is_forward or not (storage == "halves" or name.startswith(("float64", "cpu/CELL_resident")))
+
+
 def sources(shaders: Path) -> dict[str, tuple[Path, dict[str, str]]]:
     """Return by kernel (its path without suffix) its source file and the texts for the placeholders."""
     found: dict[str, tuple[Path, dict[str, str]]] = {}
@@ -43,6 +49,8 @@ def sources(shaders: Path) -> dict[str, tuple[Path, dict[str, str]]]:
         holes = [hole for hole, filling in fillings.items() if filling]
         for values in product(*(fillings[hole] for hole in holes)):
             filled = dict(zip(holes, values))
+            if CELL in filled and not has(filled[CELL], name, filled.get(STORAGE)):
+                continue
             found[ROOMS.get(filled.get(STORAGE, ""), "") + name.replace(CELL, filled.get(CELL, ""))] = source, filled
     return dict(sorted(found.items()))
 

@@ -25,6 +25,7 @@ float cell_phase(uint phase, uint tile_row, uint unit, uint slot_of_h, vec4 x, v
     float f = 1.0 - i;
     if (COUPLE_INPUT_FORGET == 0) f = activate(F, gate_input(2, x, recurrent, c));
     c = f * c + i * activate(G, clip(x[3] + recurrent[3]));
+    words[1] = c;  // stored behind h for the gradient, if WORDS is 2
     float o = activate(F, gate_input(1, x, recurrent, c));
     store_state(CELL_SLOT, tile_row, unit, c);
     return o * activate(H, c);

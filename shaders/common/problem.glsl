@@ -24,6 +24,7 @@ layout(push_constant) uniform Dispatch {
     uint single_stride_d; uint single_stride_b; uint single_stride_h;
     uint initial_c_stride_d; uint initial_c_stride_b; uint initial_c_stride_h;
     uint cell_single_stride_d; uint cell_single_stride_b; uint cell_single_stride_h;
+    uint saved_stride_t; uint saved_stride_d; uint saved_stride_b; uint saved_stride_h;
 } dispatch;
 layout(binding = 4) readonly buffer SequenceLengths { uint lengths[]; };
 

@@ -6,6 +6,12 @@ layout(constant_id = 132) const uint PHASES = 1;  // phases of a step
 layout(constant_id = 10) const uint HIDDEN_LOADS = 1;  // loads of weights that a row of h is multiplied with
 const uint HIDDEN_VECS = HIDDEN_LOADS * VECS_PER_LOAD;
 const uint OWN_SLOT = 2, CELL_SLOT = OWN_SLOT;
+// A unit has SOURCES numbers in the vector that R multiplies, HIDDEN apart: its h or, in a backward cell, a gradient for each
+// gate. It stores WORDS numbers of each step in the output sequence, these first. The cell sets words[1] and later ones.
+layout(constant_id = 160) const uint SOURCES = 1;
+layout(constant_id = 161) const uint WORDS = 1;
+real words[4];
+uint time_now, row_now;  // the time step and batch row whose gate math runs
 // The place of an element in a tensor with one state for each row, with DirectML's dimensions {1, D, B, H}
 #define PLACE_OF(name, row, unit) \
     (direction * dispatch.name##_stride_d + (row) * dispatch.name##_stride_b + (unit) * dispatch.name##_stride_h)

@@ -39,10 +39,17 @@ void store_sequence(uint time, uint r, uint unit, real h)
 // Does the gate math of a phase for one unit of a row, and stores the results.
 void finish_phase(uint phase, uint step, uint r, uint unit, real4 x, real4 recurrent)
 {
+    time_now = time_at(direction, step, length_of(r));
+    row_now = row_of(r);
     real h = cell_phase(phase, r, unit, h_slot(step), x, recurrent);
     if (phase + 1 == PHASES) {
         store_state(h_slot(step + 1), r, unit, h);
-        store_sequence(time_at(direction, step, length_of(r)), r, unit, h);
+        store_sequence(time_now, r, unit, h);
+        if (WORDS > 1)
+            [[unroll]] for (uint w = 1; w < WORDS; ++w) {
+                if (w < SOURCES) store_state(h_slot(step + 1), r, w * HIDDEN + unit, words[w]);
+                store_sequence(time_now, r, w * HIDDEN + unit, words[w]);
+            }
     }
 }
 
@@ -56,10 +63,10 @@ void begin_state(bool first, uint start, uint end)
             [[unroll]] for (uint slot = 0; slot < SLOTS; ++slot)
                 if (first || in_shared(slot)) store_state(slot, r, unit, ZERO);
             uint row = row_of(r);
-            if (unit < HIDDEN && row < dispatch.batch) {
+            if (unit < SOURCES * HIDDEN && row < dispatch.batch) {
                 if (!first) fetch_state(slot_at(dispatch.first_step, r), r, unit);
                 else if (HAS_INITIAL_H != 0) store_state(0, r, unit, LOAD_ELEMENT(initial_h, PLACE_OF(initial_h, row, unit)));
-                begin_cell(first, r, row, unit);
+                if (unit < HIDDEN) begin_cell(first, r, row, unit);
             }
         }
     phase_barrier();
@@ -70,7 +77,8 @@ void clear_output(uint time)
 {
     for (uint unit = first_unit + gl_LocalInvocationID.x; unit < end_unit; unit += WORKGROUP)
         ROW_LOOP for (uint r = 0; r < ROWS; ++r)
-            if (row_of(r) < dispatch.batch && time >= length_of(r)) store_sequence(time, r, unit, ZERO);
+            if (row_of(r) < dispatch.batch && time >= length_of(r))
+                [[unroll]] for (uint w = 0; w < WORDS; ++w) store_sequence(time, r, w * HIDDEN + unit, ZERO);
 }
 
 // Stores the outputs that have one state for each row (0 for a row without steps), or the state for the next dispatch.
@@ -81,7 +89,9 @@ void end_state()
             uint row = row_of(r);
             if (row < dispatch.batch) {
                 bool last = is_end();
-                if (!last) keep_state(slot_at(dispatch.last_step, r), r, unit);
+                if (!last)
+                    [[unroll]] for (uint w = 0; w < SOURCES; ++w)
+                        keep_state(slot_at(dispatch.last_step, r), r, w * HIDDEN + unit);
                 else if (HAS_SINGLE != 0) {
                     real h = length_of(r) == 0 ? ZERO : load_state(slot_at(dispatch.steps, r), r, unit);
                     STORE_ELEMENT(output_single, PLACE_OF(single, row, unit), h);

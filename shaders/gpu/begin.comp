@@ -27,8 +27,10 @@ void begin_vec(uint i)
         if (first + u < HIDDEN) {
             if (HAS_INITIAL_H != 0) h[u] = published(LOAD_ELEMENT(initial_h, PLACE_OF(initial_h, row, first + u)));
             if (HAS_INITIAL_C != 0) c[u] = floatBitsToUint(LOAD_ELEMENT(initial_c, PLACE_OF(initial_c, row, first + u)));
-            if (IS_PERSISTENT != 0) to_come[u] = NOT_THERE;
         }
+    if (IS_PERSISTENT != 0)
+        [[unroll]] for (uint u = 0; u < 4; ++u)
+            if (first + u < SOURCES * HIDDEN) to_come[u] = NOT_THERE;
     // The workgroup that will reset the last slot copies it to the first one before that.
     uint start = OWN_VECTORS * stride + i, slots = gl_NumWorkGroups.y;
     bool has_first = gl_WorkGroupID.y == (is_first ? 0 : (dispatch.last_slot - 1) % slots);

@@ -22,6 +22,12 @@ uint word_of(uint vector, uint row) { return vector_start(vector, direction, row
 // Load and store this unit's word of a slot.
 float load_word(uint slot, uint row) { return uintBitsToFloat(state_words[word_of(OWN_VECTORS + slot, row)]); }
 void publish(uint slot, uint row, float value) { state_words[word_of(OWN_VECTORS + slot, row)] = published(value); }
+// Publishes what else R multiplies: zeros for a row that has finished.
+void publish_words(uint slot, uint row, bool runs)
+{
+    [[unroll]] for (uint w = 1; w < SOURCES; ++w)
+        state_words[word_of(OWN_VECTORS + slot, row) + w * HIDDEN] = published(runs ? words[w] : 0.0);
+}
 
 float load_state(uint slot, uint i, uint of_unit) { return slot == OWN_SLOT ? own_cell[i] : own_h[i]; }
 

@@ -3,15 +3,20 @@
 void finish_row(uint phase, uint step, uint i, uint r)
 {
     bool is_last = phase + 1 == PHASES, runs = step < own_length[i];
+    uint time = runs ? time_at(direction, step, own_length[i]) : step;
     float h = own_h[i];
+    time_now = time;
+    row_now = finished_row;
     if (runs) h = cell_phase(phase, i, unit, 0, x[i], recurrent_part(r, first_gate(phase), end_gate(phase)));
     else if (!is_last) publish(reset_h_slot(step), finished_row, h);  // because the other parts wait for every word
     if (!is_last) return;
     publish(h_slot(step + 1), finished_row, h);
-    if (HAS_SEQUENCE != 0) {
-        uint time = runs ? time_at(direction, step, own_length[i]) : step;
-        store_output(time * dispatch.sequence_stride_t + PLACE_OF(sequence, finished_row, unit), runs ? h : 0.0);
-    }
+    if (SOURCES > 1) publish_words(h_slot(step + 1), finished_row, runs);
+    if (HAS_SEQUENCE != 0) store_output(time * dispatch.sequence_stride_t + PLACE_OF(sequence, finished_row, unit), runs ? h : 0.0);
+    if (HAS_SEQUENCE != 0 && WORDS > 1)
+        [[unroll]] for (uint w = 1; w < WORDS; ++w)
+            store_output(time * dispatch.sequence_stride_t + PLACE_OF(sequence, finished_row, w * HIDDEN + unit),
+                         runs ? words[w] : 0.0);
 }
 
 void run_tile(uint phase, uint step, uint first_row)

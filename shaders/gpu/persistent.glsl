@@ -31,10 +31,14 @@ void end_group(uint steps)
     uint start = max(dispatch.first_step, steps);
     [[dont_unroll]] for (uint row = first_row_of_group() + column_group; row < end_row_of_group(); row += COLUMN_GROUPS) {
         if (unit >= HIDDEN) continue;
-        if (start < dispatch.last_step) publish(h_slot(dispatch.last_step), row, load_word(h_slot(start), row));
+        if (start < dispatch.last_step) {
+            publish(h_slot(dispatch.last_step), row, load_word(h_slot(start), row));
+            if (SOURCES > 1) publish_words(h_slot(dispatch.last_step), row, false);
+        }
         if (HAS_SEQUENCE != 0)
             for (uint time = start; time < dispatch.last_step; ++time)
-                store_output(time * dispatch.sequence_stride_t + PLACE_OF(sequence, row, unit), 0.0);
+                [[unroll]] for (uint w = 0; w < WORDS; ++w)
+                    store_output(time * dispatch.sequence_stride_t + PLACE_OF(sequence, row, w * HIDDEN + unit), 0.0);
     }
 }
 

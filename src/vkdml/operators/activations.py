@@ -37,6 +37,7 @@ class Activation:
     onnx_defaults: the defaults of ONNX's activation_alpha and activation_beta; as many as the activation takes.
     divisors: the parameters that must not be 0.
     has_pairs: whether the shaders can compute it for float64 tensors, which they do in pairs of floats.
+    slope: the derivative at x, given x and the activation's result y there; None if no gradient needs it.
     """
 
     desc: type[Any]
@@ -46,6 +47,7 @@ class Activation:
     onnx_defaults: tuple[float, ...] = ()
     divisors: tuple[str, ...] = ()
     has_pairs: bool = True
+    slope: Callable[[Any, Any], Any] | None = None
 
     @cached_property
     def operator_type(self) -> descs.DML_OPERATOR_TYPE:
@@ -75,6 +77,10 @@ class ParametrizedActivation:
     @property
     def b(self) -> float:
         return self.params[1] if len(self.params) > 1 else 0.0
+
+    @property
+    def slope(self) -> Any:
+        return self.activation.slope
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         return self.activation.function(x, self.a, self.b)
@@ -115,15 +121,17 @@ _ROWS = [
                (0.01,)),
     Activation(descs.DML_ACTIVATION_LINEAR_OPERATOR_DESC, 5, lambda x, a, b: a * x + b, "Affine", (1.0, 0.0)),
     Activation(descs.DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC, 6, lambda x, a, b: a * _softplus(b * x)),
-    Activation(descs.DML_ACTIVATION_RELU_OPERATOR_DESC, 7, lambda x, a, b: np.where(x < 0, 0.0, x), "Relu"),
+    Activation(descs.DML_ACTIVATION_RELU_OPERATOR_DESC, 7, lambda x, a, b: np.where(x < 0, 0.0, x), "Relu",
+               slope=lambda x, y: x > 0),
     Activation(descs.DML_ACTIVATION_SCALED_ELU_OPERATOR_DESC, 8, _elu),
     Activation(descs.DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC, 9, lambda x, a, b: a * np.tanh(b * x), "ScaledTanh", (1.0, 1.0)),
     Activation(descs.DML_ACTIVATION_SHRINK_OPERATOR_DESC, 10, _shrink),
-    Activation(descs.DML_ACTIVATION_SIGMOID_OPERATOR_DESC, 11, _sigmoid, "Sigmoid"),
+    Activation(descs.DML_ACTIVATION_SIGMOID_OPERATOR_DESC, 11, _sigmoid, "Sigmoid", slope=lambda x, y: y * (1 - y)),
     Activation(descs.DML_ACTIVATION_SOFTPLUS_OPERATOR_DESC, 12, lambda x, a, b: _softplus(a * x) / a, "Softplus",
                divisors=("Steepness",)),
     Activation(descs.DML_ACTIVATION_SOFTSIGN_OPERATOR_DESC, 13, lambda x, a, b: x / (1 + np.abs(x)), "Softsign"),
-    Activation(descs.DML_ACTIVATION_TANH_OPERATOR_DESC, 14, lambda x, a, b: np.tanh(x), "Tanh"),
+    Activation(descs.DML_ACTIVATION_TANH_OPERATOR_DESC, 14, lambda x, a, b: np.tanh(x), "Tanh",
+               slope=lambda x, y: 1 - y * y),
     # ONNX contradicts itself at x = alpha: the operator ThresholdedRelu keeps x > alpha (done here), the recurrent operators'
     # texts keep x >= alpha.
     Activation(descs.DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC, 15, lambda x, a, b: np.where(x <= a, 0.0, x),

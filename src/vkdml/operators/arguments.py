@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import numbers
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -158,23 +158,15 @@ def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], ele
             raise InvalidArgumentError(name, cell.arguments[field], f"{size} bytes", f"at most {MAX_TENSOR_BYTES}")
         strides[field] = [dict(zip(dims, steps)).get(formula, 0) for formula in formulas]
     desc = cell.desc(
-        **tensor_descs(cell, element, sizes, shapes, strides),
+        **{field: descs.DML_BUFFER_TENSOR_DESC(
+            DataType=descs.DML_TENSOR_DATA_TYPE.UINT32 if field == "SequenceLengthsTensor" else element.data_type,
+            Sizes=[evaluate(formula, sizes) for formula in cell.tensors[field]], Strides=steps)
+            for field, steps in strides.items()},
         ActivationDescs=_activation_descs(name, cell, attributes, sizes["D"], element),
         Direction=_DIRECTIONS[direction],
         **{flag: attributes[attribute] != 0 for flag, attribute in cell.flags.items()},
     )
     return desc, shapes
-
-
-def tensor_descs(cell: Cell, element: ElementType, sizes: Mapping[str, int], fields: Iterable[str],
-                 strides: Mapping[str, Sequence[int]] = {}) -> dict[str, descs.DML_BUFFER_TENSOR_DESC]:
-    """Make the descriptors of these tensor fields, with sizes by the cell's formulas.
-
-    sizes: the value of each letter. strides: by field, for tensors that are not packed.
-    """
-    return {field: descs.DML_BUFFER_TENSOR_DESC(
-        DataType=descs.DML_TENSOR_DATA_TYPE.UINT32 if field == "SequenceLengthsTensor" else element.data_type,
-        Sizes=[evaluate(formula, sizes) for formula in cell.tensors[field]], Strides=strides.get(field)) for field in fields}
 
 
 def onnx_shape(cell: Cell, field: str, layout: int, sizes: Mapping[str, int]) -> tuple[int, ...]:

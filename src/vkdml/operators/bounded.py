@@ -99,6 +99,10 @@ class Bounded:
         """Pick some columns of these, which are the product of a matrix and all columns."""
         return Bounded(self.value[:, columns], self.error[:, columns], self._arithmetic)
 
+    def __gt__(self, other: float) -> Bounded:
+        """1 where the values are greater, else 0."""
+        return self._through(lambda x: (x > other).astype(np.float64), self.error, 0.0)
+
     def clip(self, low: float, high: float, out: None = None) -> Bounded:
         """Clip the values. np.clip calls this with these arguments."""
         return self._through(lambda x: np.clip(x, low, high), self.error, 0.0)

@@ -1,11 +1,13 @@
-"""The recurrent cells: one table, a row for each. Their equations are in shaders/cells/."""
+"""The recurrent cells and their gradients: one table, a row for each. Their equations are in shaders/cells/."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from . import element_types
+from .element_types import ElementType
 from .header.descs import DML_GRU_OPERATOR_DESC, DML_LSTM_OPERATOR_DESC, DML_RNN_OPERATOR_DESC
 
 Sizes = tuple[str, str, str, str]
@@ -16,23 +18,28 @@ class Loop:
     """How the shaders compute a time step of a cell.
 
     phases: passes over all units in a step. The second pass needs the results of the first for all units, not only its own.
-    slots: vectors of H floats that each row of the batch keeps on the device. With one phase: h of the even steps, h of the
-        odd steps, and the LSTM's c. With two: h, r * h and z.
+    slots: vectors that each row of the batch keeps on the device. With one phase: h of the even steps, h of the odd steps, and
+        the LSTM's c. With two: h, r * h and z.
     products: sums of products with R that each unit has.
     split_bias: bit mask of the gates whose recurrent bias is not added to the input bias, because the reset gate
         multiplies it.
+    sources: numbers that each unit has in the vector that R multiplies.
+    words: numbers of each unit that a step stores in the output sequence: the sources first.
     """
 
     phases: int
     slots: int
     products: int
     split_bias: int = 0
+    sources: int = 1
+    words: int = 1
 
 
 @dataclass(frozen=True)
 class Cell:
     """A recurrent cell: a row of the table. Sizes are products of T, B, I, H, D and numbers, such as "3*H".
 
+    desc: DirectML's structure; None if DirectML has no such operator.
     gates: a letter for each, in the order of W, R and B.
     inputs, outputs: the sizes of each tensor field, in DirectML's binding order.
     arguments: the ONNX name of each tensor field, in ONNX's order.
@@ -40,6 +47,9 @@ class Cell:
     loops: how a step runs with linear_before_reset 0, then with 1; one entry for cells that do not have it.
     flags: DirectML's boolean fields, and the ONNX attribute that sets each.
     peepholes: the number of gates with peephole weights.
+    elements: the types in which it can be computed.
+    required: the inputs that are always given, of which the first three are X, W and R.
+    has_resident: whether a kernel keeps its weights in private memory.
     """
 
     name: str
@@ -52,20 +62,22 @@ class Cell:
     loops: tuple[Loop, ...]
     flags: Mapping[str, str] = field(default_factory=dict)
     peepholes: int = 0
-    required: ClassVar = ("InputTensor", "WeightTensor", "RecurrenceTensor")
+    elements: tuple[ElementType, ...] = element_types.ALL
+    required: tuple[str, ...] = ("InputTensor", "WeightTensor", "RecurrenceTensor")
+    has_resident: bool = True
 
     def __reduce__(self) -> str:
         """Pickle only the row's name, so that each cell exists once."""
         return self.name
 
     @property
+    def kernel(self) -> str:
+        return self.name.removesuffix("_TRAINING").lower()
+
+    @property
     def activations(self) -> int:
         """How many activations one direction takes."""
         return len(self.default_activations)
-
-    @property
-    def kernel(self) -> str:
-        return self.name.lower()
 
     @property
     def tensors(self) -> dict[str, Sizes]:
@@ -139,6 +151,38 @@ RNN = Cell(
 )
 
 BY_DESC = {cell.desc: cell for cell in (GRU, LSTM, RNN)}
+
+
+# For training. The LSTM that stores c behind h
+
+LSTM_TRAINING = replace(
+    LSTM, name="LSTM_TRAINING", desc=None, elements=(element_types.FLOAT32,),
+    outputs={**LSTM.outputs, "OutputSequenceTensor": ("T", "D", "B", "2*H")},
+    loops=(Loop(phases=1, slots=3, products=4, words=2),))
+
+
+# The gradients run in the other direction. A row of X has the h before the step, x and a one, so W is R, W and the biases side
+# by side. Here R is R transposed, gate after gate. The outputs are the gradients of the gates' arguments, and that of the first
+# c, or of a GRU's first h as far as it passes by the gates. A GRU has four: that of n has one from h and one from x
+
+def _of_gradient(cell: Cell, gates: int, sources: int, words: int, saved: int) -> dict[str, Any]:
+    state: dict[str, Sizes] = {"CellMemInitTensor": _STATE} if words > 1 else {}
+    return {
+        "desc": None, "arguments": {}, "default_activations": cell.default_activations, "elements": (element_types.FLOAT32,),
+        "has_resident": False, "required": (*cell.required, "SavedTensor"),
+        "inputs": {"InputTensor": ("1", "T", "B", "I"), "WeightTensor": ("1", "D", f"{gates}*H", "I"),
+                   "RecurrenceTensor": ("1", "D", "H", f"{sources}*H"), **state, **_LENGTHS,
+                   "SavedTensor": ("T", "D", "B", f"{saved}*H")},
+        "outputs": {"OutputSequenceTensor": ("T", "D", "B", f"{words}*H"),
+                    **({"OutputCellSingleTensor": _STATE} if words > 1 else {})},
+        "loops": (Loop(phases=1, slots=3 if words > 1 else 2, products=1, sources=sources, words=words),)}
+
+
+GRU_BACKWARD = Cell(name="GRU_BACKWARD", gates="mzrn", **_of_gradient(GRU, 4, sources=3, words=4, saved=2))
+LSTM_BACKWARD = Cell(name="LSTM_BACKWARD", gates="iofc", **_of_gradient(LSTM, 4, sources=4, words=4, saved=2))
+RNN_BACKWARD = Cell(name="RNN_BACKWARD", gates="i", **_of_gradient(RNN, 1, sources=1, words=1, saved=1))
+
+ALL = (GRU, LSTM, RNN, LSTM_TRAINING, GRU_BACKWARD, LSTM_BACKWARD, RNN_BACKWARD)
 
 # Output with a last state -> the input that takes it as initial state when the sequence goes on
 STATES = {"OutputSingleTensor": "HiddenInitTensor", "OutputCellSingleTensor": "CellMemInitTensor"}

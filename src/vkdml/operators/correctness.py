@@ -20,7 +20,7 @@ from .checks import least_tensor, packed_strides
 from .element_types import ElementType
 from .plain_problem import OUTPUT, ComputedProblem, MovedProblem, PlainProblem
 from .problem import Problem
-from .reference import STEPS, direction_weights, initial_states, view
+from .reference import STEPS, direction_weights, initial_states, parts, view
 
 SEQUENCE = "OutputSequenceTensor"
 
@@ -70,7 +70,7 @@ def with_sequence(problem: Problem) -> Problem:
     """Add OutputSequenceTensor to a problem's outputs, as the check needs the state before each step."""
     if problem.has(SEQUENCE):
         return problem
-    sizes = problem.steps, problem.directions, problem.batch, problem.hidden
+    sizes = problem.steps, problem.directions, problem.batch, problem.loop.words * problem.hidden
     tensor = least_tensor(problem.element.data_type, sizes, packed_strides(sizes), problem.element.itemsize)
     return replace(problem, tensors={**problem.tensors, SEQUENCE: tensor})
 
@@ -154,34 +154,39 @@ def _recurrent(problem: Problem, arrays: Mapping[str, np.ndarray], sequence: np.
     steps, rows = np.arange(problem.steps)[:, None], np.arange(problem.batch)
     lengths = view(problem, arrays, "SequenceLengthsTensor", np.full(problem.batch, problem.steps)).reshape(-1).astype(np.int64)
     lengths = np.minimum(lengths, problem.steps)  # as kernels clip lengths that the host has not checked
-    arithmetic = _arithmetic(problem, problem.input_size + problem.hidden + 4)
+    arithmetic = _arithmetic(problem, problem.input_size + problem.columns + 4)
     last_states = [field for field in problem.cell.outputs if field != SEQUENCE]
-    shapes = [sequence.shape, *[(1, *sequence.shape[1:])] * len(last_states)]
+    shapes = [sequence.shape, *[(1, *sequence.shape[1:-1], problem.hidden)] * len(last_states)]
     results = {field: (np.zeros(shape), np.zeros(shape)) for field, shape in zip(problem.cell.outputs, shapes)}
     for direction, reverse in enumerate(problem.reverse):
         first, last = (lengths - 1, np.zeros_like(lengths)) if reverse else (np.zeros_like(lengths), lengths - 1)
         states = _states(problem, arrays, sequence[:, direction], direction, steps == first, arithmetic)
-        for result, array in zip(results[SEQUENCE], states[0]):
-            result[:, direction] = np.where((steps < lengths)[..., None], array, 0)
-        for field, state in zip(last_states, states):
+        for result, *words in zip(results[SEQUENCE], *states[:problem.loop.words]):
+            result[:, direction] = np.where((steps < lengths)[..., None], np.concatenate(words, -1), 0)
+        for field, state in zip(last_states, states[len(states) - len(last_states):]):
             for result, array in zip(results[field], state):
                 result[0, direction] = np.where(lengths[:, None] > 0, array[last, rows], 0)
     return {field: Bounded(value, error, arithmetic) for field, (value, error) in results.items()}
 
 
 def _states(problem: Problem, arrays: Mapping[str, np.ndarray], sequence: np.ndarray, direction: int, is_first: np.ndarray,
-            arithmetic: Arithmetic) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Compute h, and the LSTM's c, after each step [T, B, H]: values and errors. is_first: [T, B], True at first steps."""
+            arithmetic: Arithmetic) -> list[tuple[np.ndarray, ...]]:
+    """Compute all results of each step, such as h and the LSTM's c, [T, B, H] each: values and errors.
+
+    is_first: [T, B], True at first steps.
+    """
     reverse, precision = problem.reverse[direction], _PRECISIONS[problem.element.name]
     x = view(problem, arrays, "InputTensor", np.empty(0))[0]
     initial, *initial_c = (array[direction] for array in initial_states(problem, arrays))
-    before = np.where(is_first[..., None], initial, np.roll(sequence, -1 if reverse else 1, 0))
+    before = np.where(is_first[..., None], initial, np.roll(sequence, -1 if reverse else 1, 0)[..., :problem.columns])
     rounding = np.where(is_first[..., None], arithmetic.lost(initial), precision.rounding * np.abs(before) + precision.least)
     bounded = replace(problem, activations=tuple(map(_of_bounded, problem.activations)))
     w, r, *vectors = direction_weights(problem, arrays, direction)
     of_weights: Any = functools.partial(STEPS[problem.cell.name], bounded, direction)
     columns_of = [vector[..., None] for vector in vectors]
-    results = [(np.empty(sequence.shape), np.empty(sequence.shape)) for _ in (initial, *initial_c)]
+    nothing = np.empty((problem.steps, 2, problem.batch, 0))
+    saved = parts(view(problem, arrays, "SavedTensor", nothing)[:, direction], problem.hidden)
+    shape, results = (*before.shape[:2], problem.hidden), list[tuple[np.ndarray, ...]]()
     first_c: Any = arithmetic.read(initial_c[0].T) if initial_c else None
     c = first_c
     at_once = max(1, _NUMBERS_AT_ONCE // before[0].size)
@@ -190,8 +195,9 @@ def _states(problem: Problem, arrays: Mapping[str, np.ndarray], sequence: np.nda
         block = slice(start, start + at_once)
         x_columns = arithmetic.read(_columns(x[block]))
         h_columns = Bounded(_columns(before[block]), _columns(rounding[block]), arithmetic)
+        given = [arithmetic.read(_columns(part[block])) for part in saved]
         if c is None:
-            _store(results, block, of_weights(w, r, *columns_of)(x_columns, h_columns))
+            _store(results, shape, block, of_weights(w, r, *columns_of)(x_columns, h_columns, *given))
             continue
         # The weights are multiplied by all columns at once; a step then gets slices of columns instead of numbers
         step = of_weights([gate @ x_columns for gate in w], [gate @ h_columns for gate in r], *columns_of)
@@ -200,12 +206,15 @@ def _states(problem: Problem, arrays: Mapping[str, np.ndarray], sequence: np.nda
             first = is_first[place]
             c = Bounded(np.where(first, first_c.value, c.value), np.where(first, first_c.error, c.error), arithmetic)
             columns = slice((place - start) * problem.batch, (place - start + 1) * problem.batch)
-            h, c = step(columns, columns, c)
-            _store(results, slice(place, place + 1), (h, c))
+            of_place = step(columns, columns, c, *(part @ columns for part in given))
+            c = of_place[-1]
+            _store(results, shape, slice(place, place + 1), of_place)
     return results
 
 
-def _store(results: list[tuple[np.ndarray, np.ndarray]], steps: slice, states: Sequence[Bounded]) -> None:
+def _store(results: list[tuple[np.ndarray, ...]], shape: tuple[int, ...], steps: slice, states: Sequence[Bounded]) -> None:
+    if not results:
+        results += [(np.empty(shape), np.empty(shape)) for _ in states]
     for (values, errors), state in zip(results, states):
         values[steps] = state.value.T.reshape(values[steps].shape)
         errors[steps] = state.error.T.reshape(errors[steps].shape)

@@ -6,7 +6,7 @@ A problem does not depend on a device. Planning refuses sizes that a device cann
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -72,6 +72,11 @@ class Problem(CheckedOperator):
         return self.cell.loops[self.flags.get("LinearBeforeReset", False)]
 
     @property
+    def columns(self) -> int:
+        """How many numbers R multiplies."""
+        return self.hidden * self.loop.sources
+
+    @property
     def direction(self) -> str:
         """ONNX's name of the direction: forward, reverse or bidirectional."""
         return "bidirectional" if self.directions == 2 else "reverse" if self.reverse[0] else "forward"
@@ -103,9 +108,10 @@ def from_desc(desc: Any, clip: float | None = None, element: ElementType | None 
         raise InvalidArgumentError(name, " and ".join(cell.outputs), "None", "at least one output")
     if _check_bool(name, "UseClipThreshold", getattr(desc, "UseClipThreshold", False)):
         clip = check_clip(name, "ClipThreshold", desc.ClipThreshold)
-    return _problem(name, cell, element, tensors, sizes, reverse, _check_activations(name, cell, desc, len(reverse), element),
-                    {flag: _check_bool(name, flag, getattr(desc, flag)) for flag in cell.flags},
-                    None if clip is None else check_clip(name, "clip", clip))
+    flags = {flag: _check_bool(name, flag, getattr(desc, flag)) for flag in cell.flags}
+    return replace(problem_of(cell, element, sizes, (), (), flags, reverse), operator=name, tensors=tensors,
+                   activations=_check_activations(name, cell, desc, len(reverse), element),
+                   clip=None if clip is None else check_clip(name, "clip", clip))
 
 
 def problem_of(cell: Cell, element: ElementType, sizes: Mapping[str, int], fields: Collection[str],
@@ -122,17 +128,10 @@ def problem_of(cell: Cell, element: ElementType, sizes: Mapping[str, int], field
         data_type, itemsize = (DML_TENSOR_DATA_TYPE.UINT32, 4) if field == LENGTHS else (element.data_type, element.itemsize)
         steps = tuple(strides.get(field, checks.packed_strides(shape)))
         tensors[field] = checks.least_tensor(data_type, shape, steps, itemsize)
-    return _problem(cell.name, cell, element, tensors, sizes, reverse, tuple(activations) * len(reverse),
-                    {**dict.fromkeys(cell.flags, False), **flags}, None)
-
-
-def _problem(name: str, cell: Cell, element: ElementType, tensors: Mapping[str, Tensor | None], sizes: Mapping[str, int],
-             reverse: tuple[bool, ...], activations: tuple[ParametrizedActivation, ...], flags: Mapping[str, bool],
-             clip: float | None) -> Problem:
     return Problem(
-        operator=name, element=element, tensors=tensors, inputs=tuple(cell.inputs), outputs=tuple(cell.outputs),
+        operator=cell.name, element=element, tensors=tensors, inputs=tuple(cell.inputs), outputs=tuple(cell.outputs),
         weights=WEIGHTS, cell=cell, steps=sizes["T"], batch=sizes["B"], input_size=sizes["I"], hidden=sizes["H"],
-        reverse=reverse, activations=activations, flags=flags, clip=clip)
+        reverse=reverse, activations=tuple(activations) * len(reverse), flags={**dict.fromkeys(cell.flags, False), **flags})
 
 
 def check_lengths(operator: str, lengths: np.ndarray, steps: int) -> None:

@@ -59,18 +59,21 @@ def run(problem: Problem, arrays: Arrays) -> dict[str, np.ndarray]:
     x = view(problem, arrays, "InputTensor", np.empty(0))[0]
     lengths = view(problem, arrays, LENGTHS, np.full(b, t)).reshape(b).astype(np.int64)
     check_lengths(problem.operator, lengths, t)
-    sequence = np.zeros((t, problem.directions, b, h))
+    saved = view(problem, arrays, "SavedTensor", np.empty((t, problem.directions, b, 0)))
+    sequence = np.zeros((t, problem.directions, b, problem.loop.words * h))
     last = np.zeros((len(problem.cell.outputs) - 1, 1, problem.directions, b, h))
     for direction, reverse in enumerate(problem.reverse):
         step = STEPS[problem.cell.name](problem, direction, *direction_weights(problem, arrays, direction))
         for row in range(b):
-            states = [initial[direction, row] for initial in initial_states(problem, arrays)]
+            results = states = [initial[direction, row] for initial in initial_states(problem, arrays)]
+            beside = len(states) - 1
             positions = range(lengths[row])
             for position in reversed(positions) if reverse else positions:
-                states = step(x[position, row], *states)
-                sequence[position, direction, row] = states[0]
+                results = step(x[position, row], *states, *parts(saved[position, direction, row], h))
+                states = [np.concatenate(results[:problem.loop.sources]), *results[len(results) - beside:]]
+                sequence[position, direction, row] = np.concatenate(results[:problem.loop.words])
             if lengths[row] > 0:  # the last state of a row of length 0 is 0, also where an initial state is given
-                last[:, 0, direction, row] = states
+                last[:, 0, direction, row] = np.reshape(results[len(results) - len(last):], (len(last), h))
     return dict(zip(problem.cell.outputs, [sequence, *last]))
 
 
@@ -79,17 +82,25 @@ def view(problem: Problem, arrays: Arrays, field: str, default: np.ndarray) -> n
     return default if array is None else problem.tensor(field).view(np.ascontiguousarray(array, np.float64).reshape(-1))
 
 
+def parts(array: np.ndarray, hidden: int) -> list[np.ndarray]:
+    """Split an array's last dimension into vectors of H numbers."""
+    return np.split(array, range(hidden, array.shape[-1], hidden), -1) if array.shape[-1] else []
+
+
 def initial_states(problem: Problem, arrays: Arrays) -> list[np.ndarray]:
-    zeros = np.zeros((1, 2, problem.batch, problem.hidden))
-    fields = [field for field in ("HiddenInitTensor", "CellMemInitTensor") if field in problem.cell.inputs]
-    return [view(problem, arrays, field, zeros)[0] for field in fields]
+    """Return what R multiplies in the first step and, if the cell has a state beside it, that."""
+    zeros = np.zeros((1, 2, problem.batch, problem.columns))
+    sources = view(problem, arrays, "HiddenInitTensor", zeros)[0]
+    beside = [view(problem, arrays, field, zeros[..., :problem.hidden])[0] for field in ["CellMemInitTensor"]
+              if field in problem.cell.inputs]
+    return [sources, *beside]
 
 
 def direction_weights(problem: Problem, arrays: Arrays, direction: int) -> list[np.ndarray]:
     """Return one direction's W, R, Wb, Rb and peephole weights, each with the gate as its first dimension."""
     gates, h = len(problem.cell.gates), problem.hidden
     w = view(problem, arrays, "WeightTensor", np.empty(0))[0, direction].reshape(gates, h, problem.input_size)
-    r = view(problem, arrays, "RecurrenceTensor", np.empty(0))[0, direction].reshape(gates, h, h)
+    r = view(problem, arrays, "RecurrenceTensor", np.empty(0))[0, direction].reshape(problem.loop.products, h, problem.columns)
     biases = view(problem, arrays, "BiasTensor", np.zeros((1, 1, 2, 2 * gates * h)))
     wb, rb = biases[0, 0, direction].reshape(2, gates, h)
     peepholes = view(problem, arrays, "PeepholeTensor", np.zeros((1, 1, 2, problem.cell.peepholes * h)))
@@ -145,4 +156,49 @@ def rnn_step(problem: Problem, direction: int, w: np.ndarray, r: np.ndarray, wb:
     return lambda x, h: [f(_clip(problem, w[0] @ x + r[0] @ h + wb[0] + rb[0]))]
 
 
-STEPS: dict[str, Callable[..., Step]] = {"GRU": gru_step, "LSTM": lstm_step, "RNN": rnn_step}
+# Gradients. A step takes the h before it, x and 1 as one vector; the gradients of all gates' arguments one step later; its
+# state; the gradient of h' from outside; and what the cell had before the step. It returns what it stores, and its state
+
+def lstm_gradient(problem: Problem, direction: int, w: np.ndarray, r: np.ndarray, *_: Any) -> Step:
+    """Return the gradient of an LSTM step. The state is the gradient of c."""
+    f, g, h = (problem.activation(direction, index) for index in range(3))
+
+    def step(x: np.ndarray, d: np.ndarray, dc: np.ndarray, dy: np.ndarray, c: np.ndarray) -> list[np.ndarray]:
+        arguments = [w[k] @ x for k in range(4)]
+        i, o, forget, new = f(arguments[0]), f(arguments[1]), f(arguments[2]), g(arguments[3])
+        after = forget * c + i * new
+        result, dh = h(after), r[0] @ d + dy
+        dc = dc + dh * o * h.slope(after, result)
+        return [dc * new * f.slope(arguments[0], i), dh * result * f.slope(arguments[1], o),
+                dc * c * f.slope(arguments[2], forget), dc * i * g.slope(arguments[3], new), dc * forget]
+
+    return step
+
+
+def gru_gradient(problem: Problem, direction: int, w: np.ndarray, r: np.ndarray, *_: Any) -> Step:
+    """Return the gradient of a GRU step with linear_before_reset. The state is what passes by the gates of h's gradient.
+
+    W gives m = h R_h + Rb_h, the arguments of z and r, and the input's part of n's.
+    """
+    f, g = problem.activation(direction, 0), problem.activation(direction, 1)
+
+    def step(x: np.ndarray, d: np.ndarray, passed: np.ndarray, dy: np.ndarray, h: np.ndarray) -> list[np.ndarray]:
+        m, of_z, of_r = w[0] @ x, w[1] @ x, w[2] @ x
+        z, reset = f(of_z), f(of_r)
+        of_n = w[3] @ x + reset * m
+        n, dh = g(of_n), r[0] @ d + dy + passed
+        dn = dh * (1 - z) * g.slope(of_n, n)
+        return [dn * reset, dh * (h - n) * f.slope(of_z, z), dn * m * f.slope(of_r, reset), dn, dh * z]
+
+    return step
+
+
+def rnn_gradient(problem: Problem, direction: int, w: np.ndarray, r: np.ndarray, *_: Any) -> Step:
+    """Return the gradient of an RNN's step, which has no state."""
+    f = problem.activation(direction, 0)
+    return lambda x, d, dy: [(r[0] @ d + dy) * f.slope(w[0] @ x, f(w[0] @ x))]
+
+
+STEPS: dict[str, Callable[..., Step]] = {
+    "GRU": gru_step, "LSTM": lstm_step, "RNN": rnn_step, "LSTM_TRAINING": lstm_step,
+    "GRU_BACKWARD": gru_gradient, "LSTM_BACKWARD": lstm_gradient, "RNN_BACKWARD": rnn_gradient}

@@ -23,7 +23,7 @@ def pack(target: Target, tiling: Tiling) -> tuple[Dispatch, ...]:
     return (_pack(target, tiling, "WeightTensor", PACKED_INPUT, tiling.input,
                   {"columns": problem.input_size, "gates": len(problem.cell.gates), "is_recurrent": 0, "peepholes": 0}),
             _pack(target, tiling, "RecurrenceTensor", PACKED_HIDDEN, tiling.loop.hidden,
-                  {"columns": problem.hidden, "gates": problem.loop.products, "is_recurrent": 1, "peepholes": peepholes}))
+                  {"columns": problem.columns, "gates": problem.loop.products, "is_recurrent": 1, "peepholes": peepholes}))
 
 
 def _pack(target: Target, tiling: Tiling, field: str, packed: str, packing: Packing, sizes: dict[str, int]) -> Dispatch:
@@ -104,7 +104,7 @@ def _step(tiling: Tiling, sizes: dict[str, int]) -> Callable[[int, int, int, int
     loop, problem, constants = tiling.loop, tiling.problem, loop_constants(tiling)
     of_input = {"Gates": GATES} if tiling.projection else {"InputWeights": PACKED_INPUT, **given(problem, "InputTensor")}
     outputs = given(problem, "OutputSequenceTensor", "OutputSingleTensor", "OutputCellSingleTensor")
-    inputs = given(problem, "SequenceLengthsTensor", "HiddenInitTensor", "CellMemInitTensor")
+    inputs = given(problem, "SequenceLengthsTensor", "HiddenInitTensor", "CellMemInitTensor", "SavedTensor")
     writes = (STATE, *outputs.values())
     buffers = {"State": STATE, "HiddenWeights": PACKED_HIDDEN, **of_input, **inputs, **outputs}
     groups = (loop.tiles, problem.directions, loop.parts)
@@ -158,7 +158,8 @@ def _problem_constants(tiling: Tiling) -> dict[str, int]:
         "HIDDEN": problem.hidden, "DIRECTIONS": problem.directions,
         "ELEMENT": problem.element.shader_id, "HIDDEN_LOADS": tiling.loop.hidden.loads,
         "REVERSE": sum(reverse << direction for direction, reverse in enumerate(problem.reverse)),
-        "SLOTS": problem.loop.slots, "PHASES": problem.loop.phases,
+        "SLOTS": problem.loop.slots, "PHASES": problem.loop.phases, "SOURCES": problem.loop.sources,
+        "WORDS": problem.loop.words,
         "COUPLE_INPUT_FORGET": int(problem.flags.get("CoupleInputForget", False)),
         "HAS_PEEPHOLE": int(problem.has("PeepholeTensor")), "WHOLE_WORDS": int(_stores_whole_words(problem)),
         **activation_constants(problem.activations, problem.cell.activations, problem.clip),
@@ -183,6 +184,7 @@ _IN_PLACE = (
     ("SequenceLengthsTensor", "LENGTHS", (3,), "b"),
     ("CellMemInitTensor", "INITIAL_C", (1, 2, 3), "dbh"),
     ("OutputCellSingleTensor", "CELL_SINGLE", (1, 2, 3), "dbh"),
+    ("SavedTensor", "SAVED", (0, 1, 2, 3), "tdbh"),
 )
 
 

@@ -51,8 +51,8 @@ _FLOAT64_TOLERANCE = 1e-12
 ACTIVATION = "activation"
 # The cells with their flags, by kind
 _CELLS: dict[str, tuple[Cell, dict[str, bool]]] = {
-    "GRU": (cells.GRU, {"LinearBeforeReset": False}), "GRU, linear before reset": (cells.GRU, {"LinearBeforeReset": True}),
-    "LSTM": (cells.LSTM, {}), "RNN": (cells.RNN, {})}
+    "GRU": (cells.GRU, {}), "GRU, linear before reset": (cells.GRU, {"LinearBeforeReset": True}),
+    **{cell.name: (cell, {}) for cell in cells.ALL if cell is not cells.GRU}}
 # Copies depend on the size of elements only, so one type of each size is tested
 _COPIED = tuple(element_types.any_of(DML_TENSOR_DATA_TYPE[name]) for name in ("UINT8", "FLOAT16", "FLOAT32", "INT64"))
 # The types that a kind is tested in, if not in all
@@ -85,7 +85,7 @@ def outcomes(gpu: Gpu) -> Iterator[Outcome]:
 
 def types_of(kind: str) -> tuple[ElementType, ...]:
     """Return the types that a kind is tested in: those in which its kernels differ."""
-    return _TYPES.get(kind, element_types.ALL)
+    return _CELLS[kind][0].elements if kind in _CELLS else _TYPES.get(kind, element_types.ALL)
 
 
 def outcomes_of(gpu: Gpu, kind: str, element: ElementType) -> Iterator[Outcome]:

@@ -32,7 +32,9 @@ class LanesTiling(PartsTiling):
         if target.profile.large_tiles and all(tiling.loop.units_at_once == 1 for tiling in ResidentTiling.tilings(target)):
             most_rows = max(most_rows, min(_MOST_LARGE_ROWS, target.problem.batch // max(2, target.workers)))
         tiles = _tiles_of(target, most_rows)
-        for schedule, is_projected, (rows, units_at_once) in product(schedules_of(target), (False, True), tiles):
+        # A fused loop multiplies the input as it does h, for each gate
+        projected = (False, True)[target.problem.loop.products < len(target.problem.cell.gates):]
+        for schedule, is_projected, (rows, units_at_once) in product(schedules_of(target), projected, tiles):
             parts = parts_of(target, schedule, rows, target.lanes * units_at_once)
             if parts:
                 found = (_tiling(target, schedule, is_projected, rows, units_at_once, parts, workgroup, unrolled)
@@ -81,7 +83,7 @@ def _tiling(target: Target, schedule: str, is_projected: bool, rows: int, units_
     loop = PartsLoop(
         problem=problem, kernel=f"cpu/{problem.cell.kernel}_lanes", schedule=schedule, lanes=target.lanes, rows=rows,
         units_at_once=units_at_once, parts=parts, workgroup=workgroup, block_loads=_block_loads(target), unrolled=unrolled,
-        units=round_up(problem.hidden, workgroup * units_at_once), hidden=_packing(target, problem.hidden))
+        units=round_up(problem.hidden, workgroup * units_at_once), hidden=_packing(target, problem.columns))
     packed = _packing(target, problem.input_size)
     return LanesTiling(loop, packed, _projection(target, loop, packed, workgroup, units_at_once) if is_projected else None)
 
@@ -121,7 +123,8 @@ class ResidentTiling(LanesTiling):
     @staticmethod
     def tilings(target: Target) -> Iterator[Tiling]:
         """Yield the tilings whose weights fit into the private arrays and that do not take long to compile."""
-        if SEQUENCE not in schedules_of(target) or target.profile.rates.resident is None:
+        has_kernel = target.problem.cell.has_resident and SEQUENCE in schedules_of(target)
+        if not has_kernel or target.profile.rates.resident is None:
             return
         for rows, units_at_once in _tiles_of(target):
             tiling = _resident_tiling(target, rows, units_at_once)

@@ -155,7 +155,7 @@ def column_groups(problem: Problem, info: DeviceInfo) -> int:
     """Choose how many invocations compute a unit: a power of two for which workgroups have room."""
     most = min(_MOST_GROUPS, max(1, info.max_workgroup_invocations // TOGETHER))
     groups = 1
-    while 2 * groups <= most and 2 * groups * _COLUMNS_FOR_A_GROUP <= problem.hidden:
+    while 2 * groups <= most and 2 * groups * _COLUMNS_FOR_A_GROUP <= problem.columns:
         groups *= 2
     return groups
 
@@ -251,7 +251,7 @@ def _may_be(target: Target, schedule: str, parts: int) -> bool:
 def _loop(target: Target, schedule: str, rows: int, workgroup: int, parts: int) -> GpuLoop | None:
     problem, groups, room = target.problem, column_groups(target.problem, target.info), _shared_room(target)
     waits, profile = schedule == PERSISTENT, target.profile
-    loads = round_up(ceil_div(problem.hidden, problem.element.columns_per_load), groups)
+    loads = round_up(ceil_div(problem.columns, problem.element.columns_per_load), groups)
     bare = GpuLoop(
         problem=problem, kernel=f"gpu/{problem.cell.kernel}", rows=rows, workgroup=workgroup, units=packed_units(problem),
         schedule=schedule, parts=parts, hidden=Packing(problem.element, loads, TOGETHER), shared_state=True,

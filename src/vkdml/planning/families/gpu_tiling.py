@@ -25,7 +25,7 @@ _MOST_STATE_BYTES = 64 * 2**20  # most bytes of h that a persistent chunk stores
 _WORKGROUP = 64  # invocations of a workgroup before and after the time loop
 _MOST_SLOT_GROUPS = 64  # most workgroups that share the slots of persistent chunks
 _BEGIN_BLOCKS = ("HiddenInit", "State", "CellMemInit")
-_STEP_BLOCKS = ("Gates", "HiddenWeights", "SequenceLengths", "OutputSequence", "State")
+_STEP_BLOCKS = ("Gates", "HiddenWeights", "SequenceLengths", "OutputSequence", "State", "Saved")
 _END_BLOCKS = ("SequenceLengths", "OutputSingle", "State", "OutputCellSingle", "GaveUp")
 
 
@@ -219,7 +219,8 @@ def _runner(tiling: GpuTiling) -> Callable[..., Dispatch]:
     # The kernels before and after the time loop have the same constants for all of its tilings, so they are compiled once
     beside = constants | {"WORKGROUP": _WORKGROUP, "ROWS": 1, "PART_UNITS": 1}
     buffers = {"State": STATE, "GaveUp": GAVE_UP, "Gates": GATES, "HiddenWeights": PACKED_HIDDEN,
-               **given(problem, *problem.outputs, "SequenceLengthsTensor", "HiddenInitTensor", "CellMemInitTensor")}
+               **given(problem, *problem.outputs, "SequenceLengthsTensor", "HiddenInitTensor", "CellMemInitTensor",
+                       "SavedTensor")}
 
     def run(kernel: str, blocks: tuple[str, ...], writes: tuple[str, ...], groups: tuple[int, int, int], push: dict[str, int]
             ) -> Dispatch:

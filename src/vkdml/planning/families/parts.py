@@ -111,27 +111,26 @@ class PartsTiling(Tiling):
         """Estimate the seconds of a part's subgroup in a time step."""
         loop = self.loop
         at_once = loop.rows * loop.units_at_once
-        gates, products = len(self.problem.cell.gates), self.problem.loop.products
-        input_part = at_once * rates.load if self.projection else self._product_seconds(loop, self.input, gates, rates)
-        of_turn = self._product_seconds(loop, loop.hidden, products, rates) + at_once * rates.gate_math + input_part
+        input_part = at_once * rates.load if self.projection else self._product_seconds(loop, self.input, rates)
+        of_turn = self._product_seconds(loop, loop.hidden, rates) + at_once * rates.gate_math + input_part
         return loop.part_units // loop.turn_units * of_turn
 
     def projection_estimate(self, target: Target, steps: int) -> float:
         projection, rates = self.projection, target.profile.rates
         assert projection
-        gates = len(self.problem.cell.gates)
-        of_turn = self._product_seconds(projection, projection.input, gates, rates, projection.turns)
+        of_turn = self._product_seconds(projection, projection.input, rates, projection.turns)
         stores = projection.rows * projection.units_at_once
         workgroups = projection.tiles(steps) * projection.groups_of_units * projection.problem.directions
         return spread(projection, workgroups, projection.turns * (of_turn + stores * rates.load), target)
 
-    def _product_seconds(self, tiling: KernelTiling, packing: Packing, gates: int, rates: Rates, turns: int = 1) -> float:
-        """Estimate the seconds of a subgroup's products of a tile's rows with the weights of its units, of this many gates.
+    def _product_seconds(self, tiling: KernelTiling, packing: Packing, rates: Rates, turns: int = 1) -> float:
+        """Estimate the seconds of a subgroup's products of a tile's rows with all gates' weights of its units.
 
         turns: how many times rows that are loaded once are multiplied, each time with the weights of other units.
         """
         element = tiling.problem.element
-        gates *= tiling.units_at_once
+        of_unit = tiling.problem.loop.products if packing is self.loop.hidden else len(tiling.problem.cell.gates)
+        gates = of_unit * tiling.units_at_once
         vectors = tiling.rows * element.vecs_per_load * tiling.problem.loop.phases / tiling.block_loads / turns  # per load
         product = rates.product_alone if tiling.rows * tiling.units_at_once == 1 else rates.product
         product *= self.product_cost

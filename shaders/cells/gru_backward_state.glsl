@@ -1,0 +1,2 @@
+// The state is one number beside the gradients.
+#include "../common/cell_state.glsl"

@@ -1,0 +1,1 @@
+// An RNN has no state beside the gradients.

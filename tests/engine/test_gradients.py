@@ -1,0 +1,73 @@
+"""The cells that compute gradients, in every schedule of CPU drivers' and GPUs' kernels, against the float64 reference."""
+
+import numpy as np
+import pytest
+
+from vkdml.engine.trust.trial import Run, Trial, forward_problem, random_memory
+from vkdml.operators import cells, reference
+from vkdml.operators.activations import BY_ONNX_NAME, ParametrizedActivation
+from vkdml.operators.correctness import differences
+from vkdml.operators.element_types import FLOAT32
+from vkdml.operators.problem import problem_of
+from vkdml.planning.plan import plan
+from vkdml_lab.suite import test_gpu_kernels
+from vkdml_lab.suite.support import SCHEDULES, options
+
+CELLS = [cell for cell in cells.ALL if cell.desc is None]
+# These cells have no fused input and, but for the LSTM, no weights in private memory
+ON_CPUS = [name for name, forced in SCHEDULES.items() if not (forced.fused or forced.resident or forced.lanes is False)]
+ON_GPUS = test_gpu_kernels.WAYS
+
+
+def computed(device, problem, memory, way):
+    forced = ON_GPUS[way].options(problem, device.info) if way in ON_GPUS else options(device, way)
+    trial = Trial(device.gpu, problem, memory)
+    Run(trial, plan(problem, device.info, forced)).execute()
+    return trial.outputs()
+
+
+def ragged(cell):
+    """Rows of all lengths, units that are no whole workgroups, both directions at once."""
+    sizes = {"T": 5, "B": 5, "I": 6, "H": 37, "D": 2}
+    activations = [ParametrizedActivation(BY_ONNX_NAME[name.lower()]) for name in cell.default_activations]
+    return problem_of(cell, FLOAT32, sizes, cell.tensors, activations, reverse=(False, True))
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
+@pytest.mark.parametrize("way", ON_CPUS)
+def test_right_as_on_cpus(device, cell, way):
+    problem = ragged(cell)
+    memory = random_memory(problem)
+    assert not differences(problem, memory | computed(device, problem, memory, way))
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
+def test_right_and_of_the_same_bits_as_on_gpus(device, cell):
+    problem = ragged(cell)
+    memory = random_memory(problem)
+    first, *others = (computed(device, problem, memory, way) for way in ON_GPUS)
+    assert not differences(problem, memory | first)
+    for other in others:
+        for field, bits in first.items():
+            np.testing.assert_array_equal(bits, other[field], field)
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
+def test_a_wrong_word_is_seen(device, cell):
+    """In each vector of H numbers that a step stores, and in each output."""
+    problem = forward_problem(cell, FLOAT32, {"T": 3, "B": 2, "I": 5, "H": 4, "D": 1}, cell.required + tuple(cell.outputs), {})
+    memory = random_memory(problem)
+    found = computed(device, problem, memory, "default")
+    for field in cell.outputs:
+        for place in range(0, found[field].size // 4, 4):
+            wrong = found[field].view(np.float32).copy()
+            wrong[place] += 1e-3
+            assert differences(problem, memory | found | {field: wrong.view(np.uint8)}), (field, place)
+
+
+def test_relu_has_no_slope_below_zero():
+    relu = [ParametrizedActivation(BY_ONNX_NAME["relu"])]
+    problem = problem_of(cells.RNN_BACKWARD, FLOAT32, {"T": 1, "B": 1, "I": 1, "H": 2, "D": 1}, cells.RNN_BACKWARD.required, relu)
+    found = reference.run(problem, {"InputTensor": np.ones(1), "WeightTensor": np.array([2.0, -2.0]),
+                                    "RecurrenceTensor": np.zeros(4), "SavedTensor": np.array([3.0, 5.0])})
+    np.testing.assert_array_equal(found["OutputSequenceTensor"].ravel(), [3.0, 0.0])
