@@ -19,7 +19,7 @@ from tests.engine.test_tuner import timed  # noqa: F401  (a fixture)
 from vkdml.cli.common import progress
 from vkdml.engine.trust.self_test import ACTIVATION, outcomes_of
 from vkdml.engine.trust.tuner import Tuner
-from vkdml.engine.vulkan import gpu
+from vkdml.engine.vulkan import gpu, system
 from vkdml.engine.vulkan.driver import Driver
 from vkdml.engine.vulkan.store import Store
 from vkdml.operators import element_types
@@ -156,3 +156,23 @@ def test_long_compiling_is_said_on_a_terminal(monkeypatch, stream, seconds, line
     assert progress(range(2)).disable is (stream is not Terminal)
     text = said.getvalue() if isinstance(said, io.StringIO) else ""
     assert text.count("\n") == len(re.findall(r"vkdml: .* is compiling elementwise, .*warm_up", text)) == lines
+
+
+def test_many_short_blocks_of_a_call_are_said_once(monkeypatch):
+    """A call compiles many kernels, each in less than the time after which one line is due."""
+    notice, said = system.Notice(), Terminal()
+    monkeypatch.setattr(sys, "stderr", said)
+    for _ in range(2):
+        notice.since = None  # as the lock's `work` does
+        for kernel in range(8):
+            with notice.after(0.3, f"kernel {kernel}"):
+                time.sleep(0.1)
+    first, second = said.getvalue().split("\n")[:-1]
+    assert first != "kernel 0"
+    assert second != "kernel 0"
+
+
+def test_each_call_begins_anew(device):
+    device.gpu.lock.notice.since = 1.0
+    device.create_buffer(4)
+    assert device.gpu.lock.notice.since is None

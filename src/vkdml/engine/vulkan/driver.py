@@ -231,6 +231,7 @@ class DeviceLock(system.Lock):
         super().__init__()
         self._driver = driver
         self._is_working = False
+        self.notice = system.Notice()
 
     def __enter__(self) -> None:
         super().__enter__()
@@ -255,6 +256,7 @@ class DeviceLock(system.Lock):
         with self:
             try:
                 self._is_working = True
+                self.notice.since = None
                 return call(*arguments, **named)
             except BaseException as error:
                 is_known = isinstance(error, (VkdmlError, MemoryError)) and is_ours(error)

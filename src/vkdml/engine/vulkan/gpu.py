@@ -230,9 +230,10 @@ class Gpu(system.OfOneProcess):
                               "threads, or raise the limit (ulimit -u)") from error
 
     def saying(self, kernels: Iterable[str]) -> AbstractContextManager[None]:
-        """Return a context in which the driver may compile kernels. If it takes long, a line appears on a terminal."""
-        return system.said_after(_LONG_SECONDS, f"vkdml: {self.info.driver} is compiling {', '.join(kernels)}, once for all "
-                                 "calls of this size; warm_up() of a layer, session or module does it before the first call")
+        """Return a context in which the driver may compile kernels. If all of a call take long, a terminal gets a line."""
+        return self.lock.notice.after(
+            _LONG_SECONDS, f"vkdml: {self.info.driver} is compiling {', '.join(kernels)}, once for all calls of this size; "
+            "warm_up() of a layer, session or module does it before the first call")
 
     def create_submission(self) -> Submission:
         """Return a new, empty submission."""

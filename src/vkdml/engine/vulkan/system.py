@@ -8,9 +8,11 @@ stay held.
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import sys
 import threading
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -129,22 +131,35 @@ def is_terminal(file: Any) -> bool:
         return False
 
 
-@contextmanager
-def said_after(seconds: float, text: str) -> Iterator[None]:
-    """Print a line to stderr, if that is a terminal, once the block has taken some seconds."""
-    if not is_terminal(sys.stderr):
-        yield
-        return
-    timer = threading.Timer(seconds, print, [text], {"file": sys.stderr})
-    timer.daemon = True
-    try:
-        timer.start()
-    except RuntimeError as error:  # the system gives no thread
-        expect_ours(error, "threading")
-    try:
-        yield
-    finally:
-        timer.cancel()
+class Notice:
+    """A line on stderr, if that is a terminal, once blocks of one call have taken some seconds: one line a call.
+
+    since: when the call's first block began; None before that, infinity once the line is printed.
+    """
+
+    since: float | None = None
+
+    @contextmanager
+    def after(self, seconds: float, text: str) -> Iterator[None]:
+        """Print the text within the block, or else a later block its own."""
+        if self.since == math.inf or not is_terminal(sys.stderr):
+            yield
+            return
+        self.since = self.since or time.monotonic()
+        timer = threading.Timer(max(0, self.since + seconds - time.monotonic()), self._print, [text])
+        timer.daemon = True
+        try:
+            timer.start()
+        except RuntimeError as error:  # the system gives no thread
+            expect_ours(error, "threading")
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _print(self, text: str) -> None:
+        self.since = math.inf
+        print(text, file=sys.stderr)
 
 
 class OfOneProcess:
