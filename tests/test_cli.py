@@ -1,9 +1,11 @@
 """The command `vkdml`: its exit codes and errors, `devices`, and the commands of the laboratory. cli/ has `run` and `explain`."""
 
 import json
+import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -39,12 +41,25 @@ def run(capsys, *arguments):
 def test_devices(capsys, device):
     code, out, _ = run(capsys, "devices")
     assert (code, out.count(device.info.name)) == (0, 1)
-    assert any(line.startswith("*") and device.info.driver in line for line in out.splitlines())
+    assert f"* {device.info.index}  {device.info.name} (" in out
+    assert f"driver {device.info.driver} " in out
     assert ("No GPU was found" in out) is all(info.is_cpu for info in device.enumerate())
     code, out, _ = run(capsys, "devices", "--json")
     rows = json.loads(out)
     assert [row["name"] for row in rows if row["is_default"]] == [device.info.name]
     assert rows[device.info.index]["max_storage_buffer_range"] == device.info.max_storage_buffer_range
+
+
+def test_devices_fit_80_columns(capsys, device, monkeypatch):
+    infos = [replace(device.info, name="NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", type="discrete", compute_units=188,
+                     driver="NVIDIA", driver_version="580.95.05", max_storage_buffer_range=2**32 - 4),
+             replace(device.info, index=1, driver_version="24.3.0-devel (git-0123456789)", min_subgroup_size=32, max_subgroup_size=64)]
+    monkeypatch.setattr(cli.devices, "enumerate_devices", lambda: infos)
+    monkeypatch.setattr(cli.devices, "profile", lambda info: SimpleNamespace(tuned=True))
+    _, out, _ = run(capsys, "devices")
+    assert not [line for line in out.splitlines() if len(line) > 80 and not line.startswith("What was measured is in")]
+    assert "subgroup 32 to 64; " in out
+    assert "largest tensor 4 GiB" in out
 
 
 @pytest.mark.device
@@ -72,6 +87,7 @@ def test_devices_tell_what_is_kept_of_gpus(capsys, device, monkeypatch, tmp_path
     monkeypatch.setattr(cli.devices, "profile", lambda info: SimpleNamespace(tuned=True))
     choices.Choices(device.info).put({"persistent": "GRU"}, {"passed": True})
     _, out, _ = run(capsys, "devices")
+    out = " ".join(out.split())
     assert said in out
     assert "(VKDML_TUNING in the environment: on, read, off)" in out
     assert f"What was measured is in {tmp_path}/vkdml/tuning: 1 files" in out
@@ -87,6 +103,26 @@ def test_devices_tell_what_is_kept_of_gpus(capsys, device, monkeypatch, tmp_path
 def test_errors_and_exit_codes(capsys, files, arguments, code, message):
     found, out, err = run(capsys, *arguments)
     assert (found, bool(re.search(message, err)), out if code == 2 else "") == (code, True, ""), err
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("name", ["VKDML_TUNING", "VKDML_SELFTEST", "VKDML_VERIFY", "VKDML_MEMORY_BYTES", "VKDML_LOG"])
+def test_a_wrong_variable_is_wrong_usage(name):
+    done = subprocess.run([sys.executable, "-m", "vkdml", "explain", "gru-1x1x1x1"], capture_output=True, text=True, env={**os.environ, name: "loud"})
+    assert (done.returncode, done.stdout, name in done.stderr, done.stderr.count("\n")) == (2, "", True, 1), done.stderr
+
+
+@pytest.mark.parametrize(("raised", "code", "said"), [
+    (KeyboardInterrupt(), 130, ""), (BrokenPipeError(), 1, ""), (PermissionError(13, "Permission denied", "x"), 1, "Permission denied"),
+    (vkdml.DriverError("the driver failed"), 1, "the driver failed")])
+def test_exit_codes_of_failures(capsys, monkeypatch, raised, code, said):
+    def fail(chosen):
+        raise raised
+
+    monkeypatch.setattr(cli.selftest, "run", fail)
+    monkeypatch.setattr(sys, "stdout", sys.stdout)  # which a broken pipe takes away
+    found, _, err = run(capsys, "selftest")
+    assert (found, said in err) == (code, True)
 
 
 def test_a_missing_package_is_one_line(capsys, files, monkeypatch):

@@ -72,6 +72,13 @@ def test_where_nodes_run(capsys, folder):
 def test_sizes_are_the_models_own_unless_given(capsys, folder, arguments, sizes):
     (found,) = as_json(capsys, "declared.onnx", *arguments)["operators"]["GRU node"]
     assert (found["T"], found["B"]) == sizes
+    assert ("\nB is 1 where the model leaves it open: -B sets it.\n" in explain(capsys, "declared.onnx", *arguments)) == (not arguments)
+
+
+def test_only_axes_that_a_model_leaves_open_are_said(capsys, folder):
+    assert "leaves it open" not in explain(capsys, "gru-1x1x3x4")
+    assert "leaves it open" not in explain(capsys, "if.onnx", "--input", "x=x.npy", "--input", "c=true.npy")
+    assert explain(capsys, "if.onnx").count("leaves it open") == 2
 
 
 def test_sizes_of_a_run(capsys, folder):
@@ -114,8 +121,8 @@ def test_times(capsys, folder):
     (["if.onnx", "--input", "x=x.npy", "-T", "5"], 2, "-T: the arrays of --input say that"),
     (["if.onnx", "--input", "x=x.npy"], 2,
      "--input: given x; the model needs each of these once: x tensor(float) ['T', 'B', 3]; c tensor(bool)"),
-    (["gru-0x1x1x1"], 1, "InputTensor.Sizes: found (1, 0, 1, 1)"),
-    (["gru-100000x10x1000x1000"], 1, "expected at most"),
+    (["gru-0x1x1x1"], 2, "InputTensor.Sizes: found (1, 0, 1, 1)"),
+    (["gru-100000x10x1000x1000"], 2, "expected at most"),
 ])
 def test_errors_and_exit_codes(capsys, folder, arguments, code, message):
     found, _, error = run(capsys, "explain", *arguments)

@@ -1,6 +1,6 @@
 """The command `vkdml`. Each of its commands is a module whose `add` declares the arguments, and whose `run` does the work.
 
-Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.
+Exit codes: 0 success, 1 failure, 2 wrong arguments, inputs or environment variables, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from .. import __version__
-from ..errors import MissingPackageError, VkdmlError, printable
+from ..errors import InvalidArgumentError, MissingPackageError, VkdmlError, printable
 from . import devices, explain, run, selftest
 
 _COMMANDS: dict[str, tuple[Any, str]] = {  # None: the module is an entry point of the package vkdml_lab
@@ -42,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except (VkdmlError, OSError, UnicodeError) as error:
         print(f"vkdml: {printable(str(error))}", file=sys.stderr)
-        return 1
+        is_wrong_input = type(error.__cause__).__name__ == "InvalidArgument"  # onnxruntime's
+        return 2 if isinstance(error, InvalidArgumentError) or is_wrong_input else 1
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

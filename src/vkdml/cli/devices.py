@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from dataclasses import asdict
-
-from tabulate import tabulate
 
 from ..engine.trust import choices, tuner
 from ..engine.vulkan import system
@@ -19,6 +18,8 @@ from .common import add_common, print_json
 _TUNING = {tuner.ON: "the best plans for new sizes are timed, and the fastest is kept",
            tuner.READ: "plans that were kept are used, and nothing is timed",
            tuner.OFF: "the model of costs chooses, and nothing is read, timed or kept"}
+
+_WIDTH, _INDENT, _JOINED = 80, " " * 5, "\N{NO-BREAK SPACE}"
 
 
 def add(command: argparse.ArgumentParser) -> None:
@@ -35,26 +36,27 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.json:
         print_json(rows)
         return 0
-    columns = {"index": "", "name": "name", "type": "type", "driver": "driver", "driver_version": "version",
-               "api_version": "Vulkan", "units": "units", "subgroup": "subgroup", "max_workgroup_invocations": "workgroup",
-               "max_shared_memory": "shared memory", "max_storage_buffer_range": "largest tensor", "memory": "memory",
-               "copies": "copies"}
-    sizes = ("max_shared_memory", "max_storage_buffer_range", "memory")
-    shown = [{**asdict(info), **{name: _size(getattr(info, name)) for name in sizes},
-              "units": info.cores if info.is_cpu else info.compute_units or "?", "subgroup": _subgroup(info),
-              "copies": "no" if info.unified_memory else "yes"} for info in infos]
-    table = [["*" if info == default else "", *(row[column] for column in columns)] for info, row in zip(infos, shown)]
-    print(tabulate(table, ["", *columns.values()]))
+    for info in infos:
+        facts = {"driver": f"{info.driver} {info.driver_version}", "Vulkan": info.api_version,
+                 "units": info.cores if info.is_cpu else info.compute_units or "?", "subgroup": _subgroup(info),
+                 "workgroup": info.max_workgroup_invocations, "shared memory": _size(info.max_shared_memory),
+                 "largest tensor": _size(info.max_storage_buffer_range), "memory": _size(info.memory),
+                 "copies": "no" if info.unified_memory else "yes"}
+        print(f"{'*' if info == default else ' '} {info.index}  {info.name} ({info.type})")
+        print(textwrap.fill("; ".join(f"{name} {value}".replace(" ", _JOINED) for name, value in facts.items()), _WIDTH,
+                            initial_indent=_INDENT, subsequent_indent=_INDENT).replace(_JOINED, " "))
     if wrong:
         print(wrong)
     if all(info.is_cpu for info in infos):
         print("No GPU was found: these are drivers for the CPU.")
-    print("* is the default; VKDML_DEVICE chooses another. copies: whether tensors are copied to it.\n"
-          "units: a processor's cores, or what a GPU's driver calls compute units, SMs or cores (?: it does not say).")
+    print("* is the default; VKDML_DEVICE chooses another. copies: whether tensors are\n"
+          "copied to it. units: a processor's cores, or what a GPU's driver calls compute\n"
+          "units, SMs or cores (?: it does not say).")
     if any(profile(info).tuned for info in infos):
         mode = system.setting("devices", "VKDML_TUNING", tuner.MODES) or tuner.ON
-        print(f"Tuning of GPUs is {mode}: {_TUNING[mode]} (VKDML_TUNING in the environment: {', '.join(_TUNING)}).\n"
-              f"What was measured is in {choices.folder()}: {choices.count()} files, which may be deleted.")
+        print(textwrap.fill(f"Tuning of GPUs is {mode}: {_TUNING[mode]} "
+                            f"(VKDML_TUNING in the environment: {', '.join(_TUNING)}).", _WIDTH))
+        print(f"What was measured is in {choices.folder()}: {choices.count()} files, which may be deleted.")
     print(f"kp {KP_VERSION}")
     return 0
 

@@ -76,6 +76,9 @@ def run(chosen: argparse.Namespace) -> int:
         print_json(report)
     else:
         _print(report, "it was not run" if chosen.input else "its weights are known only when it runs: give --input")
+        rows = [row for of_node in report["operators"].values() for row in of_node] if is_model and not chosen.input else []
+        for name in (name for name in "TB" if not vars(chosen)[name] and any(row[name] == 1 for row in rows)):
+            print(f"\n{name} is 1 where the model leaves it open: -{name} sets it.")
     return 0
 
 

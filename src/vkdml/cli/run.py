@@ -72,7 +72,19 @@ def run(chosen: argparse.Namespace) -> int:
         print(f"{session.assignment().headline}; loaded in {load:.3f} s\n")
         print(tabulate([{"milliseconds": name, **row} for name, row in times.items()], headers="keys", floatfmt=".3f"))
         print("\n" + printable(tabulate(rows, headers="keys", floatfmt=".2e")))
+        if chosen.compare:
+            print("\n" + _verdict(device.info.name, **times))
     return 0 if all(row.get("agrees", True) for row in rows) else 1
+
+
+def _verdict(device: str, vkdml: dict[str, float], onnxruntime: dict[str, float]) -> str:
+    """Say in a sentence whether vkdml was faster here. vkdml, onnxruntime: what `_timed` returns."""
+    if "median" not in vkdml:
+        return "First runs compile: --iterations 20 says whether vkdml is faster or slower than onnxruntime's CPU here."
+    ours, theirs = vkdml["median"], onnxruntime["median"]
+    how = f"faster than onnxruntime's CPU here, {theirs / ours:.2f} times" if ours <= theirs else (
+        f"slower than onnxruntime's CPU here, {ours / theirs:.2f} times")
+    return f"vkdml on {device} is {how}: {ours:.3g} ms beside {theirs:.3g} ms, medians of {vkdml['iterations']} runs."
 
 
 def _timed(run: Callable[[], Sequence[Any]], chosen: argparse.Namespace) -> tuple[Sequence[Any], dict[str, float]]:
