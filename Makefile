@@ -93,6 +93,7 @@ hostile: setup-soak
 	@$(VENV_PYTHON) -m vkdml_lab.hostile
 
 radeon: setup-test
+	@lab/vkdml_lab/gpu/fetch .gpu-drivers
 	@$(VENV_PYTHON) -m lab.tests.radeon.check --minutes $(or $(MINUTES),0)
 
 soak: setup-soak setup-bench

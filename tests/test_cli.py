@@ -1,21 +1,27 @@
 """The command `vkdml`: its exit codes and errors, `devices`, and the commands of the laboratory. cli/ has `run` and `explain`."""
 
+import io
 import json
 import os
 import re
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tqdm import tqdm
 
 import vkdml
 from vkdml import cli
 from vkdml.engine.trust import choices, tuner
 from vkdml.engine.vulkan import gpu
+from vkdml_lab.gpu_report import running
+from vkdml_lab.gpu_report.steps import Log, Step
+from vkdml_lab.radeon import command as radeon
 
 ROOT = Path(__file__).parents[1]
 
@@ -168,3 +174,29 @@ def test_the_page_lists_every_environment_variable_and_its_values():
     assert listed.keys() == {name for path in (ROOT / "src").rglob("*.py") for name in re.findall(r"VKDML_[A-Z_]+", path.read_text())}
     for name, allowed in (("VKDML_LOG", gpu.LEVELS), ("VKDML_TUNING", tuner.MODES)):
         assert all(f"`{value}`" in listed[name] for value in allowed), name
+
+
+# Commands of the laboratory on a terminal
+
+@pytest.mark.parametrize(("is_terminal", "answer", "fetches"), [
+    (False, "y", False), (True, "", False), (True, "n", False), (True, "y", True), (True, "Yes", True)])
+def test_drivers_are_downloaded_only_if_somebody_agrees(monkeypatch, capsys, tmp_path, is_terminal, answer, fetches):
+    fetched = []
+    monkeypatch.setattr(radeon.subprocess, "run", lambda arguments: fetched.append(arguments) or SimpleNamespace(returncode=1))
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: is_terminal))
+    monkeypatch.setattr("builtins.input", lambda: answer)
+    code, _, err = run(capsys, "radeon", "--drivers", str(tmp_path), "true")
+    assert (code, bool(fetched)) == (2, fetches)
+    assert "Fetch 0.6 GB" in err
+    assert f"gpu/fetch {tmp_path} fetches them" in err
+
+
+def test_progress_of_a_report_is_in_seconds(tmp_path):
+    log, shown = Log(tmp_path), io.StringIO()
+    bar = tqdm(desc="schedules", total=75, bar_format=running.BAR, file=shown)
+    log.announce([Step("a", list), Step("b", list)])
+    log.begin(Step("a", list))
+    running.progress(bar, tmp_path, time.time() + 63)()
+    assert shown.getvalue().rpartition("\r")[2].strip() == "schedules: 12 of at most 75 s, step 1 of 2: a"
+    running.progress(bar, tmp_path, time.time() - 5)()  # a turn may overrun
+    assert ": 75 of at most 75 s" in shown.getvalue()

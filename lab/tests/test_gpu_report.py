@@ -344,14 +344,15 @@ def test_facts_of_the_machine(tmp_path, monkeypatch):
 
 @pytest.mark.device
 def test_facts_of_the_device():
-    tables = {}
-    for row in devices.facts():
+    rows, tables = devices.facts(), {}
+    for row in rows:
         tables.setdefault(row["table"], {})[row["fact"]] = row["value"]
     assert tables[devices.PLANNED]["figures of"] == devices.UNKNOWN  # a processor has no row in the table
     assert {"float16", "16-bit storage", "integer dot product", "subgroup-size control", devices.MATRICES, "device UUID"} <= set(
         tables[devices.FEATURES])
     assert any("(taken for" in one for one in tables[devices.FEATURES]["memory"])
     assert sum("(taken)" in one for one in tables[devices.FEATURES]["queues"]) == 1
+    assert devices.summary(rows).endswith(f"with {tables['Device']['cores']} cores")
     json.dumps(tables)
 
 

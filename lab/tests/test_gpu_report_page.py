@@ -31,8 +31,9 @@ MANY = {"right": True, "count": 468, "of": 518}
 
 @pytest.mark.parametrize(("parts", "says"), [
     ([], "Not checked."),
-    ([found(CONFORMANCE, [MANY]), found(SCHEDULES, [RIGHT, RIGHT])], "Yes**, all that was checked (conformance 468 of 518, schedules 2)."),
-    ([found(CONFORMANCE, [RIGHT], 1, 9)], "Yes**, all that was checked (conformance 1), so far: conformance is not done."),
+    ([found(CONFORMANCE, [MANY]), found(SCHEDULES, [RIGHT, RIGHT])], "Yes**: conformance 468 passed and 50 skipped, schedules 2 passed."),
+    ([found(CONFORMANCE, [MANY], 1, 9), found(SCHEDULES, done=0, steps=0)],
+     "So far, yes**: conformance 468 passed and 50 skipped; unfinished: conformance (8 of 9 steps are left), schedules (not begun)."),
     ([found(CONFORMANCE, [RIGHT]), found(SCHEDULES, [RIGHT, {"right": False, "failed": "wrong"}])],
      "No**: 1 results have not passed (schedules)."),
     ([found(CONFORMANCE, [RIGHT]), found(SCHEDULES, stopped={"failed": "crashed"})], "Not known**: schedules failed."),

@@ -56,4 +56,5 @@ def figures_of(row: DeviceProfile) -> str:
 
 def summary(found: list[Row]) -> str:
     value = {row["fact"]: row["value"] for row in found if "fact" in row}
-    return f"{value.get('name')} is planned for as {value.get('row')}, with {value.get('units')} units"
+    units = f"{value.get('cores')} cores" if value.get("type") == "cpu" else f"{value.get('units')} units"
+    return f"{value.get('name')} is planned for as {value.get('row')}, with {units}"

@@ -57,7 +57,8 @@ def right(found: Sequence[Found]) -> str:
     for name, row in rows:
         passed, total = counts.get(name, (0, 0))
         counts[name] = passed + row.get("count", 1), total + row.get("of", 1)
-    counted = ", ".join(f"{name} {passed}" + f" of {total}" * (total > passed) for name, (passed, total) in counts.items())
+    counted = ", ".join(f"{name} {passed} passed" + f" and {total - passed} skipped" * (total > passed)
+                        for name, (passed, total) in counts.items())
     others = [one.part.name for one in found if one.status == FAILED and one.part.name not in wrong]
     if wrong:
         where = ", ".join(dict.fromkeys(wrong))
@@ -66,9 +67,9 @@ def right(found: Sequence[Found]) -> str:
         return f"**Is it right here? Not known**: {', '.join(others)} failed."
     if not rows:
         return "**Is it right here? Not checked.**"
-    unchecked = [one.part.name for one in found if one.part.name in CHECKING and one.status in (SO_FAR, NOT_CHECKED)]
-    so_far = f", so far: {', '.join(unchecked)} {'is' if len(unchecked) == 1 else 'are'} not done" if unchecked else ""
-    return f"**Is it right here? Yes**, all that was checked ({counted}){so_far}."
+    left = ", ".join(f"{one.part.name} ({one.left or 'not checked'})" for one in found
+                     if one.part.name in CHECKING and one.status in (SO_FAR, NOT_CHECKED))
+    return f"**Is it right here? {'So far, yes' if left else 'Yes'}**: {counted}{f'; unfinished: {left}' if left else ''}."
 
 
 def chosen(rows: Sequence[Row]) -> list[str]:

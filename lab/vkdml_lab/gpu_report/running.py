@@ -30,6 +30,7 @@ from vkdml_lab.reports import append, write
 
 REPORT, ABOUT = "report.md", "about.jsonl"
 MOST_CRASHES = 3  # in a turn
+BAR = "{desc}: {n} of at most {total} s{postfix}"
 LEAST = 10.0  # seconds of a turn; a process takes some to start
 
 
@@ -94,14 +95,14 @@ def run_turn(turn: Turn, folder: Path, info: DeviceInfo, quick: bool, until: flo
                *["--quick"] * quick, *["--first"] * turn.first, *["--warm"] * turn.part.is_timed]
     device = {"VKDML_DEVICE": str(info.index)}
     variables = {**os.environ, **device} if turn.part.has_layers else without_layers(device)
-    with closing(tqdm(desc=turn.part.name, unit="step", disable=None, leave=False)) as bar:
+    with closing(tqdm(desc=turn.part.name, total=round(4 * overrun), disable=None, leave=False, bar_format=BAR)) as bar:
         for _ in range(MOST_CRASHES):
             room = until - time.time() + overrun
             if room <= 0:
                 break
             output = own / f"output-{1 + len(list(own.glob('output-*.txt')))}.txt"
             ended = supervise(command, variables, ROOT, seconds=room, grows=own / LOG, silence=turn.part.silence,
-                              seen=progress(bar, own), output=output)
+                              seen=progress(bar, own, until), output=output)
             if ended.code == 0:
                 break
             step = Log(own).running
@@ -119,11 +120,11 @@ def run_turn(turn: Turn, folder: Path, info: DeviceInfo, quick: bool, until: flo
     print(Found.read(turn.part, folder).summarized, file=sys.stderr)
 
 
-def progress(bar: tqdm, own: Path) -> Callable[[], None]:
+def progress(bar: tqdm, own: Path, until: float) -> Callable[[], None]:
     def seen() -> None:
         log = Log(own)
-        bar.total = log.total
-        bar.set_postfix_str(log.running or "", refresh=False)
-        bar.update(len(log.ended) - bar.n)
+        bar.set_postfix_str(f"step {len(log.ended) + 1} of {log.total}: {log.running}" if log.running else "", refresh=False)
+        bar.n = round(min(bar.total or 0, (bar.total or 0) + time.time() - until))
+        bar.refresh()
 
     return seen

@@ -34,9 +34,12 @@ def run(arguments: argparse.Namespace) -> int:
         print("radeon: no command: say what to run, such as `vkdml radeon vkdml devices`", file=sys.stderr)
         return 2
     fetch = [ROOT / "lab/vkdml_lab/gpu/fetch", arguments.drivers]
-    if not (arguments.drivers / "done").exists() and subprocess.run(fetch).returncode:
-        print(f"radeon: {arguments.drivers} has no drivers, and they cannot be fetched", file=sys.stderr)
-        return 2
+    if not (arguments.drivers / "done").exists():
+        print("radeon: no drivers are here. Fetch 0.6 GB, in some five minutes? [y/N] ", end="", file=sys.stderr, flush=True)
+        is_wanted = sys.stdin.isatty() and input().strip().lower() in ("y", "yes")
+        if not is_wanted or subprocess.run(fetch).returncode:
+            print(f"radeon: {arguments.drivers} has no drivers: {' '.join(map(str, fetch))} fetches them", file=sys.stderr)
+            return 2
     program = Path(arguments.argv[0])
     if len(program.parts) > 1:
         if Path(os.path.abspath(program)).parent == Path(sys.executable).parent:
