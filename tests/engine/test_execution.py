@@ -201,7 +201,7 @@ def test_networks_of_other_shapes_share_buffers(device, values):
     for name in ("first", "second"):
         chain = Execution(device.gpu, device.share, [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"])
         run(chain, values)
-        made[name] = set(chain._buffers.values())
+        made[name] = set(chain._commands[False][0].buffers.values())
     assert made["first"] == made["second"]
 
 

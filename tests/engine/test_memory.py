@@ -372,4 +372,4 @@ def test_no_buffer_is_rounded_up_beyond_what_the_driver_allocates(device, monkey
     desc = vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC(tensor(12_500), tensor(12_500))
     node = Node(device.create_operator(desc).problem, {"InputTensor": "x", "OutputTensor": "y"})
     execution = Execution(device.gpu, device.share, [node], ["y"])
-    assert set(execution._placed().tensors.values()) == {Place(size, "direct", 1), Place(size, "copied", 1)}
+    assert set(execution._placed().tensors[0].values()) == {Place(size, "direct", 1), Place(size, "copied", 1)}

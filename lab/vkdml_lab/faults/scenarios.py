@@ -34,10 +34,15 @@ def _function(name: str, schedule: Schedule) -> Callable[[], Run]:
     return lambda: lambda: list(function(*_arrays(gates), options=vkdml.Options(schedule=schedule)))
 
 
-def _discrete() -> Run:
-    """A persistent LSTM, which may give up, on a device that copies uploads and readbacks as a discrete GPU does."""
+def _discrete(run: Run) -> Run:
+    """Make the device copy uploads and readbacks, as a discrete GPU does. Return `run`."""
     vkdml.Device().gpu.host_memory = False
-    return _function("lstm", "persistent")()
+    return run
+
+
+def _long() -> list[np.ndarray]:
+    """Run an RNN that is long enough for two overlapping chunks of steps."""
+    return list(vkdml.rnn(_random(4, 2**14, _I), *_arrays(1)[1:]))
 
 
 def _layer() -> Run:
@@ -180,7 +185,8 @@ SCENARIOS: dict[str, Callable[[], Run]] = {
     "activation": _activation,
     "devices": _devices,
     **SCHEDULES_OF_CELLS,
-    "persistent on a discrete GPU": _discrete,
+    "persistent on a discrete GPU": lambda: _discrete(_function("lstm", "persistent")()),
+    "long call on a discrete GPU": lambda: _discrete(_long),
     "layer": _layer,
     "stream": _stream,
     "graph": _graph,

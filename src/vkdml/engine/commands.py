@@ -243,8 +243,11 @@ class Commands:
         self._built.clear()
         self._overwritten = None
 
-    def execute(self) -> None:
-        """Run all steps and wait. Raises the errors of checks and calls, and DriverError when the driver fails."""
+    def execute(self, meanwhile: Callable[[], None] | None = None) -> None:
+        """Run all steps and wait. meanwhile: called while the first submission runs; the steps begin with none of `call`'s.
+
+        Raises the errors of checks and calls, and DriverError when the driver fails.
+        """
         for check in self._checks:
             check()
         due, origins = self._due() if self._stamped else ((), {})
@@ -252,7 +255,7 @@ class Commands:
             if not is_current(weights.origin, OWNED):
                 refuse()
         try:
-            self._run(due)
+            self._run(due, meanwhile)
         except BaseException:  # the device may have done any part of it
             for weights in {*self._owned, *(packing.weights for packing in self._packings)}:
                 weights.origin = None
@@ -260,7 +263,7 @@ class Commands:
         for weights, origin in origins.items():
             weights.origin = origin
 
-    def _run(self, due: tuple[bool, ...]) -> None:
+    def _run(self, due: tuple[bool, ...], meanwhile: Callable[[], None] | None) -> None:
         """Run the submissions and calls. If an attempt gives up, run all again with fallbacks, unless calls have done so."""
         attempts = [attempt for attempt in self._attempts if attempt.attempts.is_worthwhile]
         for attempt in attempts:
@@ -268,7 +271,10 @@ class Commands:
                 attempt.clear()
         for attempt in attempts:
             attempt.flag._is_clear = False  # until all have succeeded
-        for run in self._submissions(due).runs:
+        runs = self._submissions(due).runs
+        if meanwhile is not None:
+            runs = [partial(runs[0], meanwhile), *runs[1:]]
+        for run in runs:
             run()
         late = [attempt for attempt in attempts if attempt.gave_up()] if attempts and self._is_repeatable else []
         for attempt in late:

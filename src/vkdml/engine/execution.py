@@ -47,11 +47,12 @@ class Place(NamedTuple):
 class _Places(NamedTuple):
     """The places of all buffers of an execution.
 
-    tensors: by name. own: of each node's scratch buffers, which the next node may reuse, by their names in the plan. packing:
-    of weights while they are packed, by node and field. kept: bytes of the buffers that the execution does not share, by name.
+    tensors: by name, for each turn. own: of each node's scratch buffers, which the next node may reuse, by their names in the
+    plan. packing: of weights while they are packed, by node and field. kept: bytes of the buffers that the execution does not
+    share, by name.
     """
 
-    tensors: Mapping[str, Place]
+    tensors: Sequence[Mapping[str, Place]]
     own: Sequence[Mapping[str, Place]]
     packing: Mapping[int, Mapping[str, Place]]
     kept: Mapping[str, int]
@@ -75,6 +76,21 @@ def places(sizes: Mapping[str, int], with_copies: Collection[str], largest: int,
     return found
 
 
+class Turn(NamedTuple):
+    """A run's commands, and the buffers of the tensors that they access, by name."""
+
+    buffers: Mapping[str, DeviceMemory]
+    commands: Commands
+
+    def put(self, name: str, array: np.ndarray) -> None:
+        """Write a contiguous input."""
+        self.buffers[name]._put(array.reshape(-1))
+
+    def results(self, name: str, shape: Sequence[int], dtype: Any) -> np.ndarray:
+        """View an output of the last run."""
+        return np.ndarray(shape, dtype, self.buffers[name]._mapped)
+
+
 class Node(NamedTuple):
     """An operator of an execution. names: the names of its tensors, by field. Tensors with the same name share a buffer."""
 
@@ -90,13 +106,14 @@ class Execution:
 
     share: decides which runs are checked. contents: the weights last seen; executions that differ in T and B only share it.
     ways: how inputs get to the device, by name. Constants that are weights are packed; names that are no inputs are ignored.
+    turns: how many sets of buffers it has, so that the host can access one while a run uses another (`prepared_turns`).
 
     inputs: the names that each run must pass. weight_names: the names that a run may leave out if they have not changed.
     """
 
     def __init__(self, gpu: Gpu, share: Share, nodes: Sequence[Node], outputs: Iterable[str], options: Options = Options(),
-                 contents: Contents | None = None, ways: Mapping[str, Way] = {}) -> None:
-        self.gpu, self._share, self._is_verified = gpu, share, bool(share.share)
+                 contents: Contents | None = None, ways: Mapping[str, Way] = {}, turns: int = 1) -> None:
+        self.gpu, self._share, self._is_verified, self._count = gpu, share, bool(share.share), turns
         self._nodes = [(gpu.lock.work(Compiled, gpu, problem, options, self._is_verified), names) for problem, names in nodes]
         self._name = nodes[0].problem.operator  # for errors
         self._contents = contents or Contents()
@@ -122,10 +139,9 @@ class Execution:
     def _let_go(self) -> None:
         """Forget the recorded commands and all that they use from the store."""
         self._places: _Places | None = None
-        self._buffers: dict[str, DeviceMemory] = {}
         self._packed: dict[int, tuple[Hashable, Weights]] = {}  # the weights by node, with their keys in the store
         self._version: int | None = None  # the version of the contents that are packed
-        self._commands: dict[bool, Commands] = {}  # by is_checked
+        self._commands: dict[bool, list[Turn]] = {}  # by is_checked
 
     def _needed_bytes(self, nodes: Sequence[Node]) -> dict[str, int]:
         """Return the bytes that the kernels read of each tensor, by name.
@@ -184,16 +200,20 @@ class Execution:
         """
         begin, made = time.perf_counter(), self.gpu.pipelines_made
         given = [self._memory_of(name, values.get(name)) for name in self.inputs]
-        commands = self._prepared(values, self._is_verified and self._share.has_next())
-        self._execute(commands, given)
+        turn = self._prepared(values, self._is_verified and self._share.has_next())[0]
+        self._execute(turn, given)
         self._tell(begin, made)
-        return {name: self._buffers[name]._take(shape, dtype) for name, (shape, dtype) in results.items()}
+        return {name: turn.buffers[name]._take(shape, dtype) for name, (shape, dtype) in results.items()}
 
-    def _execute(self, commands: Commands, given: Iterable[np.ndarray]) -> None:
+    def _execute(self, turn: Turn, given: Iterable[np.ndarray]) -> None:
         """Execute commands. given: the memory of each input."""
         for name, memory in zip(self.inputs, given):
-            self._buffers[name]._put(memory)
-        commands.execute()
+            turn.buffers[name]._put(memory)
+        turn.commands.execute()
+
+    def prepared_turns(self, values: Mapping[str, np.ndarray]) -> list[Turn]:
+        """Pack the weights among `values`, as `run` does. Return what executes the turns, until the lock's `work` ends."""
+        return self._prepared(values, False)
 
     @working
     def prepare(self, weights: Mapping[str, np.ndarray]) -> None:
@@ -201,10 +221,11 @@ class Execution:
         drivers compile at the first dispatch.
         """
         begin, made = time.perf_counter(), self.gpu.pipelines_made
-        commands = self._prepared(weights, False)
-        commands.prepare()
+        turns = self._prepared(weights, False)
+        for turn in turns:
+            turn.commands.prepare()
         if self.gpu.pipelines_made > made:
-            self._execute(commands, (np.zeros(self._sizes[name], np.uint8) for name in self.inputs))
+            self._execute(turns[0], (np.zeros(self._sizes[name], np.uint8) for name in self.inputs))
             self._tell(begin, made)
 
     def _tell(self, begin: float, made: int) -> None:
@@ -213,8 +234,8 @@ class Execution:
             _log.info("%s: %.3f s in all for %d compiled kernels, with the first run", self._name, time.perf_counter() - begin,
                       self.gpu.pipelines_made - made)
 
-    def _prepared(self, values: Mapping[str, np.ndarray], is_checked: bool) -> Commands:
-        """Pack the weights in `values`. Return the commands to execute.
+    def _prepared(self, values: Mapping[str, np.ndarray], is_checked: bool) -> list[Turn]:
+        """Pack the weights in `values`. Return the turns, of which one is to be executed.
 
         Raises InvalidArgumentError, before anything is made, if the device has too little memory.
         """
@@ -241,13 +262,13 @@ class Execution:
         # Drivers add bytes to a buffer, so a buffer cannot be as large as the largest allocation
         largest = min(info.max_storage_buffer_range, info.max_allocation // 2 or info.max_storage_buffer_range)
         sizes = {name: size for name, size in self._sizes.items() if name not in self._constants}
-        tensors = places(sizes, self._on_host, largest, taken, self._only_written)
+        tensors = [places(sizes, self._on_host, largest, taken, self._only_written) for _ in range(self._count)]
         own, packing = [], {}
         kept = Counter({name: self.gpu.bytes_of(self._sizes[name], COPIED) for name in self._constants})
         for index, (compiled, _) in enumerate(self._nodes):
             packed, needed = compiled.plan.packed, compiled.temporary
             for name, size in compiled.read.items():
-                kept[name] += self.gpu.bytes_of(size, COPIED)
+                kept[name] += self.gpu.bytes_of(size, COPIED) * self._count
             if index in self._given:
                 kept.update(packed)
                 fields = self._given[index]
@@ -262,7 +283,7 @@ class Execution:
         """Return the bytes of device memory for all buffers, by name. Buffers at the same place count once."""
         sizes, seen = Counter(placed.kept), set[Place]()
         for name, place in chain.from_iterable(named.items() for named in (
-                placed.tensors, *placed.own, *placed.packing.values())):
+                *placed.tensors, *placed.own, *placed.packing.values())):
             if place not in seen:
                 sizes[name] += self.gpu.bytes_of(place.size, place.kind)
                 seen.add(place)
@@ -310,17 +331,24 @@ class Execution:
         buffer.upload(flat(array))
         return buffer
 
-    def _record(self, is_checked: bool) -> Commands:
-        """Record commands that upload the inputs, run all nodes and read back the outputs."""
+    def _record(self, is_checked: bool) -> list[Turn]:
+        """Record commands for each turn that upload the inputs, run all nodes and read back the outputs."""
         assert self._places is not None
-        self._buffers = {name: self._buffer(place) for name, place in self._places.tensors.items()}
         constants = {name: self.gpu.keep(key, partial(self._uploaded, name, array),
                                          self.gpu.bytes_of(self._sizes[name], COPIED), self._lease)
                      for name, (key, array) in self._constants.items()}
-        memory = {**self._buffers, **constants}
+        turns = []
+        for tensors in self._places.tensors:
+            buffers = {name: self._buffer(place) for name, place in tensors.items()}
+            turns.append(Turn(buffers, self._recorded(is_checked, {**buffers, **constants})))
+        return turns
+
+    def _recorded(self, is_checked: bool, memory: Mapping[str, DeviceMemory]) -> Commands:
+        """Record the commands of one turn. memory: the buffers of all tensors, by name."""
+        assert self._places is not None
         commands = Commands(self.gpu, lease=self._lease)
         for name in self.inputs:
-            commands.upload(self._buffers[name], self._sizes[name])
+            commands.upload(memory[name], self._sizes[name])
         for index, (compiled, names) in enumerate(self._nodes):
             own: dict[str, Bound] = {name: self._buffer(place) for name, place in self._places.own[index].items()}
             own |= self.gpu.made(partial(_buffers, self.gpu, compiled.read), self._lease)

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import cycle
 from types import NoneType
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
 
-from ..engine.execution import Execution, Node
+from ..engine.execution import Execution, Node, Turn
 from ..engine.vulkan.store import Recent
 from ..engine.weights import Contents
 from ..errors import DeviceLostError, DriverError, InvalidArgumentError, shown
 from ..operators import element_types
 from ..operators.arguments import describe, onnx_shape, with_defaults
-from ..operators.cells import Cell
+from ..operators.cells import STATES, Cell
 from ..operators.checks import MAX_TENSOR_BYTES, element_strides
 from ..operators.problem import LENGTHS, WEIGHTS, Problem, RangeCheck, check_lengths, from_desc
 from ..planning.options import Options
 from .directml.device import Device
 
 SHAPES_KEPT = 64  # a session keeps the executions of so many shapes: each is a recording of commands
+_CHUNK_BYTES, _MOST_CHUNKS = 2**21, 10  # of a long call: bytes of x and y in each, and how many; see `_chunk_steps`
 _SHARED_KEPT = 256  # the session of the functions and of `run_node` keeps so many, for all operators together
 
 Arrays = Mapping[str, np.ndarray | None]
@@ -85,11 +89,15 @@ class Settings:
 
 
 class Call(NamedTuple):
-    """An execution for calls with equal settings, shapes and layouts. results: shapes and dtypes of the outputs, by field."""
+    """An execution for calls with equal settings, shapes and layouts. results: shapes and dtypes of the outputs, by field.
+
+    chunks: of steps, in which a long call runs: executions, each with the steps of its runs, in order. execution: the first.
+    """
 
     problem: Problem
     execution: Execution
     results: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
+    chunks: Sequence[tuple[Execution, Sequence[slice]]] = ()
 
 
 class Session:
@@ -113,7 +121,8 @@ class Session:
                 check_lengths(name, given[LENGTHS], call.problem.steps)
                 given[LENGTHS] = given[LENGTHS].astype(np.uint32)
             try:
-                results = call.execution.run(given, call.results)
+                results = (device.gpu.lock.work(_run_in_chunks, call, given, settings.attributes["layout"]) if call.chunks else
+                           call.execution.run(given, call.results))
             except DriverError:
                 self._calls.drop_where(lambda kept: kept is call)
                 raise
@@ -126,7 +135,8 @@ class Session:
         device = settings.device
         with device.gpu.lock:
             call = self._call(name, settings, device, arrays)
-            call.execution.prepare({field: array for field in WEIGHTS if (array := arrays.get(field)) is not None})
+            for execution in dict.fromkeys([call.execution, *(one for one, _ in call.chunks)]):
+                execution.prepare({field: array for field in WEIGHTS if (array := arrays.get(field)) is not None})
             return call
 
     def problems(self) -> list[Problem]:
@@ -149,9 +159,73 @@ class Session:
         # The id, because a key with the device in it would keep a lost device alive
         contents = self._contents.setdefault((id(device.gpu), settings.facts, dtype, *weights), Contents())
         results = {field: (shapes[field], dtype) for field in problem.outputs if problem.has(field)}
-        names = {field: field for field, tensor in problem.tensors.items() if tensor is not None}
-        execution = Execution(device.gpu, device.share, [Node(problem, names)], results, settings.options, contents)
-        return Call(problem, execution, results)
+
+        def execution(problem: Problem, turns: int) -> Execution:
+            names = {field: field for field, tensor in problem.tensors.items() if tensor is not None}
+            return Execution(device.gpu, device.share, [Node(problem, names)], results, settings.options, contents, turns=turns)
+
+        chunks, position = [], 0
+        steps = _chunk_steps(device, problem)
+        for size, count in Counter(steps).items() if len(steps) > 1 else ():
+            states = [initial for initial in STATES.values() if initial in settings.cell.inputs]
+            given = ["InputTensor", *states, *[LENGTHS] * problem.has(LENGTHS)]
+            zeros = settings.zeros(arrays, size, problem.batch, given)
+            part, _ = settings.problem(name, {field: arrays.get(field) for field in WEIGHTS} | zeros)
+            bounds = [position + size * place for place in range(count)]
+            position += size * count
+            if problem.reverse[0]:
+                bounds = [problem.steps - begin - size for begin in bounds]
+            chunks.append((execution(part, 2), [slice(begin, begin + size) for begin in bounds]))
+        return Call(problem, chunks[0][0] if chunks else execution(problem, 1), results, chunks)
+
+
+def _chunk_steps(device: Device, problem: Problem) -> list[int]:
+    """Return the steps of the runs that compute a problem, in order: chunks if it is long and the GPU discrete, else T alone.
+
+    Chunks give the same bits, as a stream's steps do, if states are float32. A run that may be checked is not cut.
+    """
+    is_whole = (problem.directions > 1 or problem.element != element_types.FLOAT32 or not all(map(problem.has, problem.outputs))
+                or device.gpu.host_memory or device.share.share)
+    size = problem.steps * problem.batch * (problem.input_size + problem.hidden) * problem.element.itemsize
+    count = 1 if is_whole else min(size // _CHUNK_BYTES + 1, _MOST_CHUNKS, problem.steps)
+    steps, longer = divmod(problem.steps, count)
+    return [steps + 1] * longer + [steps] * (count - longer)
+
+
+def _run_in_chunks(call: Call, given: Mapping[str, np.ndarray], batch_first: bool) -> dict[str, np.ndarray]:
+    """Run the chunks of a call, each from the states after the one before. While the device computes one, the host copies the
+    outputs of the chunk before and the inputs of the next.
+    """
+    results = {field: np.empty(shape, dtype) for field, (shape, dtype) in call.results.items()}
+    along_steps = (lambda array: array.swapaxes(0, 1)) if batch_first else (lambda array: array)
+    x, y = along_steps(given["InputTensor"]), along_steps(results["OutputSequenceTensor"])
+    lengths = given.get(LENGTHS, np.full(1, call.problem.steps)).astype(np.int64)
+    lengths = lengths.reshape((-1, 1, 1) if batch_first else (1, -1, 1))  # as states have their rows
+    states = {output: results[output] for output in STATES if output in results}
+    for output, state in states.items():  # rows without a step end at 0
+        np.copyto(state, np.where(lengths > 0, given.get(STATES[output], np.zeros(1, state.dtype)), 0))
+
+    def copy(out: Iterable[tuple[Turn, slice]], into: Iterable[tuple[Turn, slice]]) -> None:
+        for turn, steps in out:
+            part = along_steps(y[steps])
+            np.copyto(part, turn.results("OutputSequenceTensor", part.shape, part.dtype))
+        for turn, steps in into:
+            turn.put("InputTensor", np.ascontiguousarray(along_steps(x[steps])))
+            if LENGTHS in given:
+                turn.put(LENGTHS, (np.clip(lengths, steps.start, steps.stop) - steps.start).astype(np.uint32))
+
+    for execution, chunks in call.chunks:
+        runs = list(zip(cycle(execution.prepared_turns(given)), chunks))
+        copy((), runs[:1])
+        for place, (turn, steps) in enumerate(runs):
+            for output, state in states.items():
+                turn.put(STATES[output], state)
+            turn.commands.execute(partial(copy, runs[place - 1:place], runs[place + 1:place + 2]))
+            goes_on = lengths > steps.start if LENGTHS in given else True
+            for output, state in states.items():
+                np.copyto(state, turn.results(output, state.shape, state.dtype), where=goes_on)
+        copy(runs[-1:], ())
+    return results
 
 
 def _in_whole_vectors(arrays: Arrays) -> Arrays:

@@ -154,8 +154,8 @@ class Driver:
         if self.lost is not None:
             raise DeviceLostError(self.lost)
 
-    def run(self, sequence: Any) -> None:
-        """Submit kp's sequence and wait for its end.
+    def run(self, sequence: Any, meanwhile: Callable[[], None] | None = None) -> None:
+        """Submit kp's sequence and wait for its end. meanwhile: called in between.
 
         Exceptions of signals' handlers, such as KeyboardInterrupt, are raised at once. The submission then runs on, and the
         next user of the lock waits for it first.
@@ -165,9 +165,12 @@ class Driver:
         def submit() -> None:
             self.running = sequence  # first, as a signal may come at any place
             sequence.eval_async()
-            sequence.eval_await(_WAIT_NANOSECONDS)
+            if meanwhile is None:
+                sequence.eval_await(_WAIT_NANOSECONDS)
 
         self.call(_RUNNING, submit)
+        if meanwhile is not None:
+            meanwhile()
         if sequence.is_running():
             self.settle()
         self.running = None

@@ -140,12 +140,12 @@ class Submission:
     def _record(self, operation: Callable[[], Any]) -> None:
         self._driver.call("recording a submission", lambda: self._sequence.record(operation()))
 
-    def run(self) -> None:
-        """Run it and wait for its end. Raises DriverError when the driver fails."""
+    def run(self, meanwhile: Callable[[], None] | None = None) -> None:
+        """Run it and wait for its end. meanwhile: as of Driver.run. Raises DriverError when the driver fails."""
         if not self._new:
-            return self._driver.run(self._sequence)
+            return self._driver.run(self._sequence, meanwhile)
         with self._gpu.saying(self._new):
-            self._driver.run(self._sequence)
+            self._driver.run(self._sequence, meanwhile)
         self._new.clear()
 
 

@@ -30,7 +30,7 @@ class Builder:
     def __init__(self, gpu: Any, merges: bool = False) -> None:
         self._gpu = gpu
         self._merges = merges
-        self.runs: list[Callable[[], None]] = []
+        self.runs: list[Callable[..., None]] = []
         self.submissions = self.dispatches = 0
         self._start()
 
@@ -86,14 +86,14 @@ class Builder:
             self.submissions += 1
         self._start()
 
-    def _counted(self, submission: Any) -> Callable[[], None]:
+    def _counted(self, submission: Any) -> Callable[..., None]:
         """Return the function that runs a submission and counts what it writes to Buffers."""
         seen, unread = ([part for part in parts if part.buffer._is_counted] for parts in (self._seen, self._unread))
         copied: dict[Any, int | None] = {memory: size for memory, size in self._copied.items() if memory._is_counted}
         late = [part for part in unread if part.buffer in copied]
         read_back = copied.keys() - self._uploaded if self._merges else set()
         if not (seen or unread or copied):  # all calls but those of DirectML's objects
-            return lambda: submission.run()
+            return lambda *meanwhile: submission.run(*meanwhile)
 
         def run() -> None:
             for part in seen:  # first, as a submission that fails may have changed them
