@@ -1,4 +1,4 @@
-"""lab/vkdml_lab/gpu: a few of the plans, with the compiler of the installed RADV where there is one; the demands; the downloads' patches."""
+"""lab/vkdml_lab/gpu: some plans with the installed RADV's compiler, if there is one; the demands; and patches of downloads."""
 
 import csv
 import subprocess
@@ -44,7 +44,7 @@ def compiler(tmp_path_factory):
     (Case("lstm", (50, 32, 256, 256), ragged=True), STEPPED), (Case("rnn", (50, 4, 512, 512)), SEQUENCE),
     (Case("gru", (50, 64, 512, 512), element="float16"), DEFAULT)], ids=lambda value: getattr(value, "name", value))
 def test_a_few_pipelines(compiler, case, plan):
-    """No spills, no scratch, and what the model reads: as `make gpu-check` demands of all plans on all GPUs."""
+    """They have no spills and no scratch, and the model can read them, as `make gpu-check` demands of all."""
     found = list(measure.parts(compiler, case, {plan: measure.FORCED[plan]}))
     assert all(isinstance(part, Part) for part in found), found
     assert any(part.is_loop for part in found)
@@ -55,7 +55,7 @@ def test_a_few_pipelines(compiler, case, plan):
 
 
 def _with_plain_gates(spirv):
-    """SPIR-V whose first buffer is not volatile, as the gates' was once."""
+    """Return SPIR-V whose first buffer is not volatile."""
     words, instructions, at = np.frombuffer(spirv, "<u4"), [], 5
     while at < len(words):
         instructions.append(words[at:at + (words[at] >> 16)])
@@ -71,7 +71,7 @@ def _with_plain_gates(spirv):
 
 @pytest.mark.device
 def test_gates_that_are_not_volatile_break_a_demand(compiler, monkeypatch):
-    """Their load is where the compiler puts it."""
+    """The compiler moves their load behind the poll."""
     def broken():
         found = measure.parts(compiler, Case("lstm", (100, 1, 128, 128)), {PERSISTENT: measure.FORCED[PERSISTENT]})
         return {one.demand.what for one in demands.hold(found) if not one.is_kept and "times.py" not in one.demand.what}
@@ -87,7 +87,7 @@ def test_gates_that_are_not_volatile_break_a_demand(compiler, monkeypatch):
 @pytest.mark.device
 @pytest.mark.thorough
 def test_operators_without_a_time_loop(compiler):
-    """Each kernel of theirs, in each type."""
+    """Each of their kernels compiles in each type."""
     cases = [case for case in CASES.values() if isinstance(case, PlainCase)]
     found = [part for case in cases for part in measure.parts(compiler, case)]
     names = ["elementwise", "arithmetic", "cast", "copy", "gather", "gemm"]
@@ -99,7 +99,7 @@ def test_operators_without_a_time_loop(compiler):
 
 @pytest.mark.device
 def test_a_driver_that_ends_is_started_again(compiler):
-    """As one that crashes would be."""
+    """A crash would do the same."""
     broken = compiler.compile_spirv("broken", b"no SPIR-V at all", 33, 0)  # more buffers than the program takes
     assert "the driver ended with" in broken.error
     good = compiler.compile(measure.plan(Case("gru", (1, 1, 64, 64)).problem, compiler.info).initialize[0])
@@ -136,7 +136,7 @@ def test_what_breaks_a_demand(broken, what):
 @pytest.mark.parametrize(("kernel", "waits"), [
     ("gpu/gru_persistent", True), ("gpu/lstm_persistent_coherent", True), ("gpu/gru_stepped", False), ("gpu/gru", False)])
 def test_variants_are_counted(kernel, waits):
-    """What a kernel shares is looked at under any name that a variant may have."""
+    """The shared h of a kernel is checked under any name that a variant may have."""
     one, constants = part(), {"WORKGROUP": 128, "PHASES": 1, "GATES": 3, "ROWS": 1, "COLUMN_GROUPS": 4, "TILE_VECS": 64}
     counted = measure._counts(replace(one, dispatch=replace(one.dispatch, kernel=kernel, constants=constants),
                                       pipeline=replace(one.pipeline, assembly="Assembly\n\ts_endpgm\n")))
@@ -144,7 +144,7 @@ def test_variants_are_counted(kernel, waits):
 
 
 def test_what_is_not_demanded():
-    """Of the small GPUs' plans that are not the default."""
+    """Small GPUs' plans other than the default need not meet all demands."""
     assert check.breaches(demands.hold([part("adreno618", spills=7), part(spills=0)]))[1]
 
 
@@ -153,7 +153,7 @@ SPILLS = Expected("spills", "rx7900xtx", 2, 5, "its compiler has no room")
 
 @pytest.mark.parametrize(("values", "is_kept"), [([5, 1], True), ([6], False), ([1, 1, 1], False), ([], False)])
 def test_what_is_expected_to_be_broken(values, is_kept):
-    """So many parts, so badly, and in a whole check at all."""
+    """At most this many parts, none worse, and in a whole check at least one."""
     held = list(demands.hold([part(spills=value) for value in values] + [part("rtx3090", spills=0), part(spills=0)]))
     text, all_kept = check.breaches(held, [SPILLS], is_whole=True)
     assert all_kept == is_kept
@@ -195,7 +195,7 @@ def test_the_best_plan_counts():
 
 
 def test_every_demand_has_a_place():
-    """Cases and GPUs that demands name are there."""
+    """The cases and GPUs that demands name exist."""
     everywhere = [part(gpu, case, plan) for gpu in GPUS for case in CASES.values() for plan in (DEFAULT, PERSISTENT)]
     for demand in DEMANDS:
         assert any(demand.where(one) for one in everywhere), demand.what
@@ -213,7 +213,7 @@ class Compiling:
 
 
 def test_what_a_first_call_compiles():
-    """Each pipeline once: the plan's are some of the tuner's. The self-test runs the plan's own."""
+    """Each pipeline counts once. The plan's are among the tuner's, and the self-test runs the plan's."""
     compiler = Compiling("rx7900xtx", "RX 7900 XTX")
     found = measure.first_call(compiler, ONE_ROW)
     assert list(found) == ["its plan", "grid-sync test", "tuning", "all"]
@@ -257,10 +257,10 @@ def test_steps_that_are_not_counted_lose_no_report(tmp_path, monkeypatch, counte
     assert (tmp_path / "gpu-check.csv").exists()
 
 
-# What drivers answer
+# Drivers' answers
 
 def test_figures_of_a_driver(tmp_path):
-    """The last executable is what runs; what the driver does not tell is looked for in what it shows."""
+    """The last executable runs. Figures that the driver does not tell are read from the assembly."""
     for name, text in (("0.0", "of the first"), ("1.9", "NIR\nshared_size: 512\n"), ("1.10", "Assembly\n")):
         (tmp_path / f"{name}.txt").write_text(text)
     answer = {"ms": 2.0, "result": 0, "executables": [

@@ -1,4 +1,4 @@
-"""lab/vkdml_lab/gpu/executed.py, with made-up counts of a little kernel."""
+"""lab/vkdml_lab/gpu/executed.py with made-up counts of a small kernel."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ PART = Part(GPU, Case("gru", (5, 1, 64, 64)), PERSISTENT, Dispatch("gpu/gru_pers
 
 
 def counted(assembly=AMD, **changes):
-    """Counts as the model takes them to be, after looks in vain. changes: other runs, by a part of an instruction's text."""
+    """Return counts as the model expects, after polls that found nothing. changes: other runs, by text of an instruction."""
     blocks = parse(assembly)
     times = {id(one): runs * (LOOKS if waits else 1) for one, runs, waits in taken(of_products(loops(blocks)), STEP.trips)}
     names, rows = [], []
@@ -52,7 +52,7 @@ def test_what_was_counted_beside_the_model():
 
 
 def test_what_some_subgroups_pass_over():
-    """Counts are averages of a workgroup's subgroups, and so is the model's part of what only some of its invocations do."""
+    """Counts, and the model's figures for some invocations, are averages of a workgroup's subgroups."""
     pipeline, step = replace(PIPELINE, assembly=PASSED_OVER), replace(STEP, summing=1.0, finishing=0.25)
     part = replace(PART, pipeline=pipeline, step=step, estimate=estimate(GPU, pipeline, step, 2, 64, 0.0))
     row = compare(part, counted(PASSED_OVER, **{ELEMENT: 0.5, "ds_load_b64 v[2:3]": 0.5}))

@@ -1,4 +1,4 @@
-"""lab/vkdml_lab/gpu/model.py and steps.py: cycles that were counted by hand."""
+"""lab/vkdml_lab/gpu/model.py and steps.py: cycles counted by hand."""
 
 from dataclasses import replace
 
@@ -58,7 +58,7 @@ def test_loads_one_after_the_other():
 
 
 def test_what_is_loaded_ahead_is_there_in_the_next_iteration():
-    """Of the loads, the older one is waited for, so that one is always under way."""
+    """The older of two loads is waited for, so one is always pending."""
     ahead = iteration(Loop([load(), *[use(most=1)] * 600]), (), GPU, 32)
     assert ahead.cycles == 601
     assert ahead.drains == 0
@@ -79,7 +79,7 @@ def test_totals_of_all_iterations():
 
 
 def test_what_some_invocations_do():
-    """The slowest subgroup does all of it; of what a core does it is a share."""
+    """The slowest subgroup runs all of it; of a core's work it is a share."""
     body = [Instruction(SHARED, size=8, tag=SHARED, role=FINISHING), replace(use(SHARED), role=FINISHING)]
     step = iteration(Loop([use(), *body]), (), GPU, 64, LoopStep(True, (), finishing=1 / 16).shares(256, 64))
     assert step.cycles == iteration(Loop([use(), *body]), (), GPU, 64).cycles
@@ -100,7 +100,7 @@ def made(step, workgroups=1, workgroup=32, dispatch=0.0, **figures):
 
 def test_an_estimate():
     found = made(LoopStep(True, (10,)))
-    # A step: a poll, ten blocks, and what is between them
+    # A step: a poll, ten blocks, and the code between
     assert found.step.totals["state loads"] == 1
     assert found.step.totals["weight loads"] == 10
     assert found.seconds == found.limits["latency"] / RATES.clock
@@ -130,8 +130,8 @@ def dispatch(kernel, **constants):
     return Dispatch(kernel, sizes | constants, {}, (), (1, 1, 1), {"batch": 64, "tiles": 4})
 
 
-SHARES = {"summing": 1 / 2, "finishing": 1 / 8}  # of 16 groups of columns: 2 rows, by 4 invocations each
-LOAD_OF_ALL = 128 * 3 * 16  # bytes of a load of each gate in a workgroup's invocations
+SHARES = {"summing": 1 / 2, "finishing": 1 / 8}  # 16 column groups: 2 rows, by 4 invocations each
+LOAD_OF_ALL = 128 * 3 * 16  # bytes of one load of each gate in a workgroup
 
 
 @pytest.mark.parametrize(("kernel", "step", "weights", "loaded"), [

@@ -1,4 +1,4 @@
-"""lab/vkdml_lab/gpu/sharing.py: what it counts in the shortest assemblies that share h as a GPU must, and in such as do not."""
+"""lab/vkdml_lab/gpu/sharing.py, on the shortest assemblies that share h correctly or not."""
 
 from dataclasses import dataclass
 
@@ -73,7 +73,7 @@ end
 
 @dataclass(frozen=True)
 class Lines:
-    """What a compiler writes. word, store: each with what it writes where others' caches do not matter."""
+    """A compiler's lines. word, store: correct ones, each with one that other cores' caches would not see."""
 
     shown: tuple[str, str]
     word: tuple[str, str]
@@ -107,7 +107,7 @@ def code(text):
 
 
 def counted(gpu, phases=1, **changed):
-    """Of the assembly with some of its lines changed."""
+    """Return the counts for the assembly with some lines changed."""
     lines = WRITTEN[gpu]
     right = {"word": lines.word[0], "store": lines.store[0], "products": 4 * lines.shown[1], "before": ""}
     return shared(code(lines.shown[0].format(**right | changed)), MEMORY[gpu], phases)
@@ -134,7 +134,7 @@ def test_what_is_loaded_before_the_loop(gpu):
 
 @pytest.mark.parametrize("gpu", WRITTEN)
 def test_loads_before_a_step_waits(gpu):
-    """The gates' load stands at the head of the step, or behind the poll, where a compiler may put it."""
+    """A compiler may put the gates' load at the start of the step, or wrongly behind the poll."""
     lines = WRITTEN[gpu]
     load = lines.word[0]
 
@@ -179,7 +179,7 @@ def test_atomics_of_elements(compiler):
     "GEN Assembly\n" + intel("atomic_or.slm.d32.a32.uc.wb"), "GEN Assembly\n" + intel("untyped_atomic_or simd8 (8) bti(254)"),
     "IR3 Assembly\natomic.or.untyped.1d.u32.1.l r10.z, l[r10.y], r10.x\n", "Assembly\n\tds_or_b32 v1, v2\n"])
 def test_atomics_of_shared_memory(text):
-    """A projection's workgroup has one, whatever its elements are."""
+    """A projection's workgroup has one, for any type."""
     assert atomics_of_elements(code(text), False) == 0
 
 

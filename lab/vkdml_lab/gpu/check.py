@@ -1,8 +1,8 @@
-"""What real GPUs' compilers make of the plans' kernels, on a machine without a GPU, and whether the demands on them are met.
+"""Compiles the plans' kernels with real GPUs' compilers, without a GPU, and checks the demands on the code.
 
     python -m vkdml_lab.gpu.check [--gpus NAME ...] [--cases PART ...] [--options NAME=VALUE ...] [--drivers DIR] [--output DIR]
 
-Needs the drivers that `lab/vkdml_lab/gpu/fetch .gpu-drivers` makes. Nothing runs on a GPU: times are a model's.
+Needs the drivers that `lab/vkdml_lab/gpu/fetch .gpu-drivers` makes. Nothing runs on a GPU; times are a model's estimates.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from vkdml_lab.gpu.model import ASSUMED
 from vkdml_lab.reports import bullets, document, table
 from vkdml_lab.reports import write as write_files
 
-_SHOWN = 12   # breaches of a demand
+_SHOWN = 12  # most breaches of a demand that are shown
 _ALL = "the options are"
-_FIRST = [Case(cell, (100, 1, 256, 256), two_phases) for cell, two_phases in KINDS]  # whose first calls are looked at
-FIRST_CALL_SECONDS = 2.0  # of a core, that all of a first call should take at most
+_FIRST = [Case(cell, (100, 1, 256, 256), two_phases) for cell, two_phases in KINDS]  # whose first calls are measured
+FIRST_CALL_SECONDS = 2.0  # limit for compiling in a first call, on one core
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A GPU's parts, the plans that are refused, how long its compiler and all of it took, and what first calls compile."""
+    """A GPU's results: parts, refused plans, seconds of its compiler and of everything, and what first calls compile."""
 
     parts: list[Part]
     refused: list[str]
@@ -52,7 +52,7 @@ class Checked:
 
 
 def row(part: Part) -> dict[str, Any]:
-    """A row of the table."""
+    """Return a part as a row of the table."""
     pipeline, found, dispatch = part.pipeline, part.estimate, part.dispatch
     figures = pipeline.figures
     shown = {
@@ -75,8 +75,8 @@ def row(part: Part) -> dict[str, Any]:
 
 
 def breaches(held: Iterable[Held], expected: Iterable[Expected] = (), is_whole: bool = False) -> tuple[str, bool]:
-    """A table of the demands with what breaks each, and whether all are met, but for what is expected to be broken. is_whole:
-    of all cases, so that all of that must be.
+    """Return a table of the demands with their breaches, and whether all are met except for EXPECTED. is_whole: all cases were
+    checked, so that each EXPECTED breach must occur.
     """
     lines, text, reasons = [], [], list[str]()
     known_of = {(one.demand, one.gpu): one for one in expected}
@@ -104,7 +104,7 @@ def breaches(held: Iterable[Held], expected: Iterable[Expected] = (), is_whole: 
 
 
 def check(name: str, cases: list[str], drivers: Path | None, keep: Path | None, forced: dict[str, Options]) -> Checked:
-    """All parts of all plans of these cases on a GPU."""
+    """Check all parts of all plans of these cases on a GPU."""
     start = time.perf_counter()
     compiler = Compiler(GPUS[name], drivers, keep)
     try:
@@ -113,7 +113,7 @@ def check(name: str, cases: list[str], drivers: Path | None, keep: Path | None, 
     finally:
         compiler.close()
     made = {id(one.pipeline): one.pipeline for one in found if isinstance(one, Part)}
-    # Their assembly has been read, and need not go to another process
+    # The assembly has been read, and need not be sent to another process
     light = {key: replace(pipeline, assembly="") for key, pipeline in made.items()}
     return Checked([replace(one, pipeline=light[id(one.pipeline)]) for one in found if isinstance(one, Part)],
                    [one for one in found if isinstance(one, str)], len(made), sum(one.ms for one in made.values()) / 1e3,
@@ -121,7 +121,7 @@ def check(name: str, cases: list[str], drivers: Path | None, keep: Path | None, 
 
 
 def check_all(names: list[str], *arguments: Any) -> dict[str, Checked]:
-    """Each GPU in a process of its own, as many at once as there are cores."""
+    """Check each GPU in a process of its own, as many at a time as there are cores."""
     found: dict[str, Checked] = {}
     with (ProcessPoolExecutor(os.cpu_count()) as pool, tqdm(total=len(names), unit="GPU", disable=None) as progress):
         running = {pool.submit(check, name, *arguments): name for name in names}
@@ -133,7 +133,7 @@ def check_all(names: list[str], *arguments: Any) -> dict[str, Checked]:
 
 
 def write(folder: Path, report: list[str], rows: list[dict[str, Any]]) -> None:
-    """The report, and a table of all pipelines, also of those that only a tuner or a fallback takes."""
+    """Write the report, and a table of all pipelines, including those that only a tuner or fallback uses."""
     write_files(folder, {"gpu-check.md": document(*report)})
     with (folder / "gpu-check.csv").open("w", newline="") as file:
         lines = csv.DictWriter(file, list(dict.fromkeys(name for one in rows for name in one)))

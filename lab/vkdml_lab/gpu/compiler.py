@@ -1,4 +1,4 @@
-"""A driver's compiler in a process of its own: pipelines in, what it says of them out. One that crashes is started again."""
+"""Runs a driver's compiler in a process of its own, which is started again after a crash."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ import dataclasses, json
 from vkdml import Device
 print(json.dumps(dataclasses.asdict(Device.enumerate()[0])))
 """
-# Drivers that make up a GPU without any kernel's part call it by no type, or a wrong one
+# Devices without a shim have no type, or a wrong one
 _TYPES = {DESKTOP: "discrete", INTEGRATED: "integrated", MOBILE: "integrated"}
 
-# What the drivers call the same thing; the sum of those that are there
+# The drivers' names of each figure; those that exist are added up
 _NAMES = {
     "registers": ("VGPRs", "Number of GPRs", "Max live registers", "Registers used"),
     "spills": ("Spilled VGPRs", "Spilled SGPRs", "Spills to memory", "Spills", "STP Count"),
@@ -43,10 +43,10 @@ _OF_A_SIMD = "Subgroups per SIMD"
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What a compiler made of a kernel. error: why it made nothing, if so; the rest is empty then.
+    """The compiler's result for a kernel. error: why it failed; the rest is empty then.
 
-    ms: time to compile it. width: lanes of a subgroup. figures: those that the driver reports, by this project's names.
-    of_simd: whether `subgroups` are those that a vector unit holds, and not a core. assembly: as the driver shows it.
+    ms: compile time. width: lanes of a subgroup. figures: the driver's figures, by this project's names. of_simd: whether
+    `subgroups` counts those of a vector unit instead of a core. assembly: as the driver shows it.
     """
 
     kernel: str
@@ -59,16 +59,16 @@ class Pipeline:
 
     @cached_property
     def code(self) -> Loop | None:
-        """The assembly, read; None for one that is not known."""
+        """The parsed assembly, or None if it is unknown."""
         blocks = parse(self.assembly)
         return loops(blocks) if blocks else None
 
 
 def pipeline(kernel: str, answer: dict[str, Any], folder: Path) -> Pipeline:
-    """What pipelines.c found. answer: its line; it wrote the rest to the folder."""
+    """Return the result of pipelines.c. answer: its line; it wrote the rest to the folder."""
     if answer["result"]:
         return Pipeline(kernel, answer["ms"], f"Vulkan's result is {answer['result']}")
-    # Where a driver has compiled several widths, the widest is the last, and the one that it runs
+    # If a driver compiles several widths, it runs the widest, which is the last
     last = len(answer["executables"]) - 1
     executable, texts = answer["executables"][last], [file.read_text() for file in _numbered(folder, last)]
     reported = executable["statistics"]
@@ -84,13 +84,13 @@ def _numbered(folder: Path, executable: int) -> list[Path]:
 
 
 def as_of_a_real_one(gpu: Gpu, found: DeviceInfo) -> DeviceInfo:
-    """A device's facts with the name and number of cores that the driver would report of a real GPU."""
+    """Return the device's facts with the name and number of cores of a real GPU."""
     return replace(found, type=_TYPES[gpu.kind], name=gpu.title or found.name,
                    compute_units=gpu.rates.units if found.compute_units or not gpu.shim else 0)
 
 
 class Compiler:
-    """The compiler of a GPU. folder: that of the fetched drivers. keep: a folder for the assemblies, if they shall stay."""
+    """The compiler of a GPU. folder: that of the fetched drivers. keep: folder in which to keep assemblies, if any."""
 
     def __init__(self, gpu: Gpu, folder: Path | None, keep: Path | None = None) -> None:
         self.gpu = gpu
@@ -106,7 +106,7 @@ class Compiler:
 
     @cached_property
     def info(self) -> DeviceInfo:
-        """What vkdml asks the device for, as it would be of a real one."""
+        """What vkdml asks the device for, with a real GPU's name and number of cores."""
         run = subprocess.run([*self._driver.python(), "-c", _ENUMERATE], env=self._driver.environment, text=True,
                              capture_output=True)
         if run.returncode:
@@ -135,7 +135,7 @@ class Compiler:
         path.write_bytes(spirv)
         line = f"{path} {numbers} {folder}\n"
         answer = self._ask(line)
-        if answer is None:  # perhaps for what was made before: the AMD shim does not outlive some 500 pipelines
+        if answer is None:  # earlier pipelines may be the reason: the AMD shim dies after some 500
             self._crash()
             answer = self._ask(line)
         if answer is None:
@@ -143,7 +143,7 @@ class Compiler:
         return pipeline(name, json.loads(answer), folder)
 
     def _ask(self, line: str) -> str | None:
-        """The answer, or None where the process ended."""
+        """Return the answer, or None if the process ended."""
         if self._process is None:
             self._log: IO[str] = (self._files / "log").open("w+")
             self._process = subprocess.Popen([*self._driver.prefix, self._program], env=self._driver.environment, text=True,
@@ -155,7 +155,7 @@ class Compiler:
             self._process.stdin.flush()
         except BrokenPipeError:
             return None
-        # Some drivers print there, too
+        # some drivers print to stdout, too
         return next((answer for answer in self._process.stdout if answer.startswith("{")), None)
 
     def _crash(self) -> str:

@@ -1,4 +1,4 @@
-"""What plans are held to: one table."""
+"""The demands on plans' code, in one table."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from vkdml_lab.gpu.steps import LoopStep
 from vkdml_lab.internals import Problem
 
 _LEAST_UNDER_WAY = 8  # loads of 16 bytes
-_WITHOUT_16_BITS = "adreno618"  # the one GPU here whose driver has no 16-bit storage
+_WITHOUT_16_BITS = "adreno618"  # its driver has no 16-bit storage
 _TIMED = ("rx7900xtx", "rtx3090", "rtx4090", "arc-a770")
 
 
-# The figures of a part
+# Figures of a part
 
 def _figure(name: str) -> Callable[[Part], float | None]:
     return lambda part: part.pipeline.figures.get(name)
@@ -43,53 +43,53 @@ def _microseconds(part: Part) -> float | None:
 
 
 def _share_of_known(part: Part) -> float | None:
-    """Share of the time that is known (times.py)."""
+    """Return the time over the known time (times.py)."""
     known = times.KNOWN.get((part.gpu.name, part.case.name, part.plan))
     found = _microseconds(part)
     return found / known if found and known else None
 
 
 def _weights_loaded(part: Part) -> float | None:
-    """Weights that an invocation loads in a step although all of them stay on the core."""
+    """Return the weights that an invocation loads in a step, though all of them stay on the core."""
     if not part.estimate or not part.step or part.plan != PERSISTENT or not part.is_loop or part.step.streams:
         return None
     return max(0.0, _loaded_in_a_pass(part.estimate, part.step))
 
 
 def _loaded_in_a_pass(estimate: Estimate, step: LoopStep) -> float:
-    """Weights that an invocation loads in a pass."""
+    """Return the weights that an invocation loads in a pass."""
     return estimate.step.totals["weight loads"] / step.passes - step.own_loads
 
 
 def _under_way(part: Part) -> float | None:
-    """Loads under way of an invocation and those that share its lane. None where all loads of a pass are."""
+    """Return the pending loads of the invocations that share a lane. None if all loads of a pass are pending at once."""
     if not part.estimate or not part.step or not part.is_loop or not part.step.streams:
         return None
     return None if part.estimate.hot.most >= _loaded_in_a_pass(part.estimate, part.step) else part.estimate.loads_under_way
 
 
 def _drains(part: Part) -> float | None:
-    """Drains in an iteration of the loop over streamed weights."""
+    """Return how often an iteration of the loop over streamed weights waits for its last pending load."""
     return part.estimate.hot.drains if part.estimate and part.step and part.step.in_loop else None
 
 
 def _rounds(part: Part) -> float | None:
-    """Rounds of workgroups that wait for each other, where that is not forced."""
+    """Return the rounds of workgroups that wait for each other, if the schedule is not forced."""
     return part.estimate.rounds if part.estimate and part.waits and part.plan in (DEFAULT, TRIED) else None
 
 
 def _share_of_peak(part: Part) -> float | None:
-    """Share of the peak that the time loop's useful multiply-adds reach."""
+    """Return the useful multiply-adds of the time loop as a share of the peak."""
     if not part.estimate or not part.is_loop:
         return None
     problem, rates = part.case.problem, part.gpu.rates
-    assert isinstance(problem, Problem)  # all of these have a time loop
+    assert isinstance(problem, Problem)  # these cases have a time loop
     multiply_adds = problem.batch * problem.directions * len(problem.cell.gates) * problem.hidden**2
     return multiply_adds / part.estimate.seconds / (rates.units * rates.lanes * rates.clock)
 
 
 def _share_of_floor(part: Part) -> float | None:
-    """Share of the time that the weights of a step take at least, at the rate of the nearest cache that holds all of them."""
+    """Return the time over the least time to read a step's weights, from the nearest cache that holds them all."""
     if not part.estimate or not part.is_loop:
         return None
     problem, constants, rates = part.case.problem, part.dispatch.constants, part.gpu.rates
@@ -97,11 +97,11 @@ def _share_of_floor(part: Part) -> float | None:
     every = problem.directions * len(problem.cell.gates) * problem.hidden**2 * problem.element.itemsize
     kept = (constants["REGISTER_LOADS"] + constants["SHARED_LOADS"]) * constants["COLUMN_GROUPS"] / constants["HIDDEN_LOADS"]
     size = every * (1 if "stepped" in part.dispatch.kernel else 1 - kept)
-    return round(part.estimate.seconds / (size / rates.rate_of(size)), 9) if size else None  # both may be the same product
+    return round(part.estimate.seconds / (size / rates.rate_of(size)), 9) if size else None  # both may be equal
 
 
 def _projection_share(part: Part) -> float | None:
-    """Share of the multiply-adds' peak, by the mix of instructions and by the bytes from the second-level cache."""
+    """Return the share of the peak of multiply-adds, as limited by other instructions and by the second-level cache."""
     found = part.estimate
     if not found or not part.is_projection:
         return None
@@ -110,14 +110,14 @@ def _projection_share(part: Part) -> float | None:
     return multiply_adds / max(found.limits[bound] for bound in bounds)
 
 
-# The parts that a demand holds for
+# The parts that a demand applies to
 
 def _everywhere(part: Part) -> bool:
     return True
 
 
 def _may_run(part: Part) -> bool:
-    """What runs without being forced: of GPUs that are no desktop's, what a tuner or a fallback may take, too."""
+    """Whether the part runs without being forced. On GPUs other than desktop ones, a tuner or fallback may use it, too."""
     return part.gpu.kind == DESKTOP or part.plan.startswith((DEFAULT, TRIED))
 
 
@@ -126,7 +126,7 @@ def _desktop(part: Part) -> bool:
 
 
 def _of(cases: Iterable[Case], *plans: str, gpus: tuple[str, ...] = _TIMED) -> Callable[[Part], bool]:
-    """Parts of these cases, GPUs and plans; of all plans if none is named."""
+    """Return a filter for parts of these cases, GPUs and plans; without plans, of all plans."""
     names = {case.name for case in cases}
     return lambda part: part.gpu.name in gpus and part.case.name in names and (not plans or part.plan in plans)
 
@@ -137,9 +137,9 @@ def _one_row(cell: str, two_phases: bool = False) -> list[Case]:
 
 @dataclass(frozen=True)
 class Demand:
-    """A bound on a figure. what: in words. where: the parts that it holds for. figure: None where a part has none.
+    """A bound on a figure. what: its name. where: the parts that it applies to. figure: returns None for a part without one.
 
-    of_best: the best plan of a case on a GPU must keep it, not each.
+    of_best: only the best plan of each case on each GPU must keep it.
     """
 
     what: str
@@ -159,7 +159,7 @@ DEMANDS = [
     Demand("spills", _may_run, _figure("spills"), most=0),
     Demand("bytes of scratch", _may_run, _figure("scratch"), most=0),
     Demand("accesses of scratch", _may_run, _count(SCRATCH_ACCESSES), most=0),
-    # What parts share, and 16-bit elements: sharing.py
+    # Figures of sharing.py: shared h, and 16-bit elements
     Demand("loops that poll h past the core's cache, for a phase", _everywhere, _count(WORDS), least=1),
     Demand("stores of h that other cores see, for a phase", _everywhere, _count(STORES), least=1),
     Demand("loads of the gates before the first poll of a step, for a row", _everywhere, _count(GATES), least=1),
@@ -193,7 +193,7 @@ DEMANDS = [
 
 @dataclass(frozen=True)
 class Expected:
-    """Breaches of a demand on a GPU that are known: so many parts at most, and no worse than that."""
+    """Known breaches of a demand on a GPU: at most this many parts, and none worse than this."""
 
     demand: str
     gpu: str
@@ -232,7 +232,7 @@ EXPECTED = [
 
 @dataclass(frozen=True)
 class Held:
-    """A demand on a part. value: the part's figure."""
+    """A demand and a part that it applies to. value: the part's figure."""
 
     demand: Demand
     part: Part
@@ -252,7 +252,7 @@ def hold(parts: Iterable[Part]) -> Iterator[Held]:
 
 
 def _best(demand: Demand, held: list[Held]) -> Iterator[Held]:
-    """The best part of each case on each GPU."""
+    """Yield the best part of each case on each GPU."""
     def which(one: Held) -> tuple[str, str]:
         return one.part.gpu.name, one.part.case.name
 

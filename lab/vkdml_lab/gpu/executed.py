@@ -1,8 +1,8 @@
-"""What steps execute: the instructions that the emulated RX 7900 XTX counts, next to those that the model takes them to run.
+"""Counts the instructions of steps on the emulated RX 7900 XTX, and prints them beside those that the model assumes.
 
     python -m vkdml_lab.gpu.executed [--drivers DIR]
 
-Two runs of few steps differ by what steps alone do. Nothing here is a time: the emulator has none.
+Counts of steps alone are the difference of two short runs. They are no times, as the emulator has none.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ takes it to be. Waits are for memory, and for others: shared memory and scalars.
 instructions than a load takes cycles. "Do not run": of the model's instructions, those that never ran. Looks: how often it
 looked for what others store; "of looks": the instructions of all looks, where the model has one."""
 Names = tuple[str, ...]
-Counts = np.ndarray  # of each instruction: runs, bytes loaded, bytes past the cache, waits and the instructions before them
+Counts = np.ndarray  # by instruction: runs, bytes loaded, bytes past the cache, waits, instructions before them
 
 
-# In a process with the emulated GPU
+# In the process with the emulated GPU
 
 def _so_far() -> dict[Names, Counts]:
-    """The counts of each program, by the names of its instructions."""
+    """Return each program's counts so far, by the names of its instructions."""
     found: dict[Names, Counts] = {}
     for program in process.programs():
         made = program.instructions[:program.count]
@@ -62,7 +62,7 @@ def _so_far() -> dict[Names, Counts]:
 
 
 def _count(case: Case, name: str) -> dict[Names, Counts]:
-    """The counts of a step of all workgroups."""
+    """Return the counts of one step of all workgroups."""
     from vkdml import Device
 
     gpu, counts = Device().gpu, [_so_far()]
@@ -85,19 +85,19 @@ def _count(case: Case, name: str) -> dict[Names, Counts]:
 
 
 def inside(number: int) -> None:
-    """Prints the counts of one of PLANS."""
+    """Print the counts of one of PLANS."""
     print(json.dumps([[names, counts.tolist()] for names, counts in _count(*PLANS[number]).items() if counts.any()]))
 
 
 # In the process that compares
 
 def names_of(instruction: Instruction) -> list[str]:
-    """The emulator's names of an instruction, or of two that run together."""
+    """Return the emulator's names of an instruction, or of two that run as a pair."""
     return [NAMES[decoder.instruction(one).op] for one in instruction.text.split(";")[0].split(" :: ")]
 
 
 def taken(loop: Loop, trips: tuple[int, ...], waits: bool = False) -> Iterator[tuple[Instruction, int, bool]]:
-    """Each instruction of a step, how often the model takes it to run, and whether it is in a loop that waits for others."""
+    """Yield each instruction of a step, how often the model runs it, and whether it is in a loop that waits for others."""
     for item in loop.body:
         if isinstance(item, Instruction):
             yield item, 1, waits
@@ -111,15 +111,15 @@ def taken(loop: Loop, trips: tuple[int, ...], waits: bool = False) -> Iterator[t
 
 
 def compare(part: Part, programs: dict[Names, Counts]) -> dict[str, Any]:
-    """A row of the table: of a step of a subgroup, what was counted and, behind a stroke, what the model takes it to be. Raises
-    LookupError if the part's program did not run.
+    """Return a row of the table: counts of a subgroup's step, and behind a slash the model's. Raises LookupError if the part's
+    program did not run.
     """
     blocks, step, estimate, width = parse(part.pipeline.assembly), part.step, part.estimate, part.pipeline.width
     assert blocks
     assert step
     assert estimate
     whole, listed = loops(blocks), [one for block in blocks for one in block.instructions]
-    last = max(n for n, one in enumerate(listed) if one.text.startswith("s_endpgm"))  # padding stands behind it
+    last = max(n for n, one in enumerate(listed) if one.text.startswith("s_endpgm"))  # padding follows
     names = {id(one): names_of(one) for one in listed[:last + 1]}
     counts = programs.get(tuple(name for of_one in names.values() for name in of_one))
     if counts is None:
@@ -134,7 +134,7 @@ def compare(part: Part, programs: dict[Names, Counts]) -> dict[str, Any]:
         for kind, waited, ahead in ((LOAD, waits[0], waits[2]), (SHARED, waits[1], waits[3])):
             if ahead * ceil_div(width, 32) < waited * latencies(part.gpu.rates)[kind]:
                 both[f"{kind} waits"] += min(waited, times) if is_wait else waited, 0
-                break  # meanwhile, what is in shared memory comes too
+                break  # it hides waits for shared memory
         if is_wait:
             both["instructions of looks"] += runs, times
             looks = max(looks, runs * (one.kind == LOAD))
@@ -145,7 +145,7 @@ def compare(part: Part, programs: dict[Names, Counts]) -> dict[str, Any]:
         both[f"{one.kind} bytes"] += loaded, times * one.size * (share.subgroups if one.uniform else width * share.lanes)
         both["passed"] += passed, 0
     both[f"{LOAD} waits"][1] = estimate.step.totals[f"{LOAD} waits"]
-    both[f"{SHARED} waits"][1] = sum(estimate.step.totals[f"{kind} waits"] for kind in (SHARED, CONSTANT))  # by one counter
+    both[f"{SHARED} waits"][1] = sum(estimate.step.totals[f"{kind} waits"] for kind in (SHARED, CONSTANT))  # one counter
 
     def cell(*kinds: str) -> str:
         counted, model = sum((both[kind] for kind in kinds), np.zeros(2))
@@ -163,7 +163,7 @@ def compare(part: Part, programs: dict[Names, Counts]) -> dict[str, Any]:
 
 
 def rows(drivers: Path, plans: Iterable[tuple[Case, str]] = PLANS) -> Iterator[dict[str, Any] | str]:
-    """A row of each of PLANS, or a sentence where its steps could not be counted."""
+    """Yield a row for each of PLANS, or a sentence if its steps could not be counted."""
     for case, name in plans:
         try:
             yield from _rows(drivers, case, name)
@@ -172,7 +172,7 @@ def rows(drivers: Path, plans: Iterable[tuple[Case, str]] = PLANS) -> Iterator[d
 
 
 def report(drivers: Path) -> tuple[str, list[str]]:
-    """The table of all PLANS, and sentences on those whose steps could not be counted."""
+    """Return the table of all PLANS, and the sentences about those that could not be counted."""
     found = list(rows(drivers))
     return table(row for row in found if isinstance(row, dict)), [sentence for sentence in found if isinstance(sentence, str)]
 
@@ -192,7 +192,7 @@ def _rows(drivers: Path, case: Case, name: str) -> list[dict[str, Any]]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m vkdml_lab.gpu.executed", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--drivers", type=Path, default=FETCHED, help="what lab/vkdml_lab/gpu/fetch made (.gpu-drivers)")
-    parser.add_argument("--inside", type=int, help=argparse.SUPPRESS)  # the plan that this process counts
+    parser.add_argument("--inside", type=int, help=argparse.SUPPRESS)  # number of the plan to count
     arguments = parser.parse_args()
     if arguments.inside is not None:
         inside(arguments.inside)

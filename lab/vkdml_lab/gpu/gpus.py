@@ -1,4 +1,4 @@
-"""The GPUs that plans are checked for, and which driver compiles for each. Their figures are those of the planner's table
+"""The GPUs that plans are checked for, and each one's driver. Their figures are in the planner's table
 (src/vkdml/planning/gpus.py).
 """
 
@@ -14,10 +14,10 @@ DESKTOP, INTEGRATED, MOBILE = "desktop", "integrated", "mobile"
 
 @dataclass(frozen=True)
 class Gpu:
-    """suite: Debian's, whose driver it is (drivers.py). shim: the kernel's part; none where the driver does without.
+    """A GPU. suite: Debian's suite with its driver (drivers.py). shim: stands in for the kernel driver; "" if none is needed.
 
-    title: the device's name where its driver makes up none. allocation: registers of a lane that are handed out together, where
-    the driver takes the GPU to have fewer than it has, so that what it says of subgroups side by side is not so.
+    title: the device's name if its driver makes up none. allocation: step in which a lane's registers are allocated, if the
+    driver assumes a GPU with fewer registers, so that its count of subgroups is wrong.
     """
 
     name: str
@@ -36,7 +36,7 @@ def _amd(name: str, chip: str, figures: str) -> Gpu:
 
 
 def _radv(name: str, family: str, figures: str, title: str, allocation: int = 0) -> Gpu:
-    """RADV's own way to compile for a GPU that is not there, up to Mesa 25: without memory, so kp cannot use it."""
+    """Make a GPU that RADV itself compiles for, up to Mesa 25. It has no memory, so kp cannot use it."""
     return Gpu(name, DESKTOP, "trixie", "radeon", {"RADV_FORCE_FAMILY": family}, FIGURES[figures], "", title, allocation)
 
 

@@ -1,4 +1,4 @@
-"""A case on a GPU -> its plans -> their pipelines, with what the compiler and the model say of each."""
+"""Plans a case for a GPU and compiles its pipelines, with the compiler's figures and the model's estimates."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ FORCED = {
     STEPPED: Options(schedule="stepped"),
     PERSISTENT: Options(schedule="persistent"),
 }
-FALLBACK = ", fallback"  # suffix for what runs when a plan gives up
+FALLBACK = ", fallback"  # suffix for a plan's fallback
 ATOMICS, SCRATCH_ACCESSES = "atomics of an element", "accesses of scratch"
-_TRIED = 5  # candidates that follow the model's choice, any of which a tuner may choose
+_TRIED = 5  # the tuner may choose any of these candidates after the first
 
 
 @dataclass(frozen=True)
 class Part:
-    """A pipeline of a plan. plan: the name of what forces it. dispatch: the largest that runs the pipeline.
+    """A pipeline of a plan. plan: the name of the options. dispatch: the largest that runs the pipeline.
 
-    step, estimate: None but for time loops and projections whose assembly can be read. counts: what is counted in the assembly.
+    step, estimate: None except for readable time loops and projections. counts: figures counted in the assembly.
     """
 
     gpu: Gpu
@@ -54,7 +54,7 @@ class Part:
 
     @property
     def waits(self) -> bool:
-        """Whether its parts wait for each other, by the kernel's name: a variant's has more behind it."""
+        """Whether its workgroups wait for each other, by the kernel's name, which may have a suffix."""
         return "_persistent" in self.dispatch.kernel
 
     @property
@@ -63,7 +63,7 @@ class Part:
 
 
 def parts(compiler: Compiler, case: AnyCase, forced: dict[str, Options] = FORCED) -> Iterator[Part | str]:
-    """Each pipeline of each plan; a sentence for a plan that is refused."""
+    """Yield each pipeline of each plan, or a sentence for a refused plan."""
     if isinstance(case, PlainCase):
         yield from _parts(compiler, case, DEFAULT, plan_plain(case.problem, compiler.info).execute)
         return
@@ -82,7 +82,7 @@ def parts(compiler: Compiler, case: AnyCase, forced: dict[str, Options] = FORCED
 
 
 def first_call(compiler: Compiler, case: Case) -> dict[str, float]:
-    """Seconds that the first call of a case takes to compile, by what for; what serves two of them counts for the first."""
+    """Return the seconds that a case's first call compiles, by purpose. A pipeline with two purposes counts for the first."""
     made: set[int] = set()
     found: dict[str, float] = {}
     for what, plans in plans_of_first_call(case.problem, compiler.info).items():
@@ -115,7 +115,7 @@ def _estimated(part: Part, dispatch: float) -> Part:
 
 
 def _gates_ahead(code: Loop, constants: dict[str, int], width: int) -> float:
-    """Loads of the gates before the first poll of a step, for a row that an invocation finishes."""
+    """Return the loads of gates before a step's first poll, for each row that an invocation finishes."""
     of_first_phase = constants["GATES"] - constants["PHASES"] + 1
     loads = loads_before_waiting(of_products(code), 4 * of_first_phase, width)
     return loads / ceil_div(constants["ROWS"], constants["COLUMN_GROUPS"])

@@ -1,8 +1,7 @@
-"""How long a step takes, by a simple model of what the compiler made of it. It ranks; it measures nothing.
+"""Estimates how long a step takes, by a simple model of the compiled code. It ranks plans and measures nothing.
 
-A subgroup alone runs its instructions in order, one a cycle (or as many cycles as the machine needs for its lanes), and stands
-where what it needs is not there yet. Of several subgroups on a core the slowest of that, their instructions, and the bytes that
-they load counts.
+A subgroup alone runs its instructions in order, one in a cycle (or in as many as its lanes need), and waits for pending
+results. Several subgroups on a core take the longest of that, of all their instructions, and of the bytes that they load.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from vkdml_lab.internals import GpuRates, ceil_div, round_up
 
 _LATENCY = {CONSTANT: 200, SHARED: 40, QUICK: 40}  # cycles until a load's result is there; from memory: GpuRates.latency
 _ISSUED_BESIDE = (BESIDE, BRANCH, CONSTANT)
-_SIMULATED = 3  # iterations of a loop, before the others are taken to be as the last one
+_SIMULATED = 3  # simulated iterations of a loop; the others repeat the last one
 _WHOLE_LOAD = 16  # bytes
 _UNIT_CACHE_RATE = 64  # bytes that a core reads from the second-level cache in a cycle
 _COUNTED_LANES = 32
@@ -38,7 +37,7 @@ Totals = defaultdict[str, float]
 
 
 def latencies(rates: GpuRates) -> dict[str, int]:
-    """Cycles until a load's result is there, by its kind."""
+    """Return the cycles until a load's result is there, by kind of load."""
     return {LOAD: round(rates.latency * rates.clock), **_LATENCY}
 
 
@@ -48,8 +47,8 @@ def _difference(later: Totals, earlier: Totals) -> Totals:
 
 @dataclass
 class SimdLanes:
-    """A subgroup alone on a core, which does all that any does. totals: instructions by kind and, as averages of a workgroup's
-    subgroups, cycles of the vector units, bytes and waits. shares: by roles of instructions.
+    """A subgroup alone on a core, which runs all instructions of any subgroup. totals: instructions by kind; averages of a
+    workgroup's subgroups of cycles of the vector units, bytes and waits. shares: by roles of instructions.
     """
 
     lanes: int  # a vector unit's
@@ -59,7 +58,7 @@ class SimdLanes:
     now: float = 0.0
     under_way: list[tuple[float, Instruction]] = field(default_factory=list)
     totals: Totals = field(default_factory=lambda: defaultdict(float))
-    most: int = 0  # whole loads from memory under way
+    most: int = 0  # most whole loads that were pending
     drains: int = 0
 
     def run(self, loop: Loop, trips: tuple[int, ...]) -> None:
@@ -102,7 +101,7 @@ class SimdLanes:
         if instruction.tag:
             self.under_way.append((self.now + self.latency[instruction.kind], instruction))
         if is_whole(instruction):
-            # Several loads may make one for all lanes
+            # several loads may together load for all lanes
             self.totals["state loads" if instruction.coherent else "weight loads"] += lanes / self.width
             under_way = sum((load.lanes or self.width) / self.width for _, load in self.under_way if is_whole(load))
             self.most = max(self.most, round(under_way))
@@ -110,7 +109,7 @@ class SimdLanes:
             self.totals["shared loads"] += 1
 
     def _wait(self, tag: str, most: int, of_subgroups: float) -> None:
-        """Wait until at most so many loads of this tag are under way; the oldest end first."""
+        """Wait until at most `most` loads of this tag are pending. The oldest complete first."""
         of_tag = [item for item in self.under_way if item[1].tag == tag]
         exposed = ""
         for item in of_tag[:max(0, len(of_tag) - most)]:
@@ -124,13 +123,13 @@ class SimdLanes:
 
 
 def is_whole(instruction: Instruction) -> bool:
-    """Whether each lane loads 16 bytes of its own from memory: weights, state, or the input's part of the gates."""
+    """Whether each lane loads its own 16 bytes from memory: weights, state, or the input's part of the gates."""
     return instruction.kind == LOAD and instruction.size >= _WHOLE_LOAD and not instruction.uniform
 
 
 @dataclass(frozen=True)
 class Iteration:
-    """The second iteration of a loop, so that what is loaded ahead counts where it is used."""
+    """The second iteration of a loop, which uses what the first one loaded ahead."""
 
     cycles: float
     totals: Totals
@@ -148,10 +147,10 @@ def iteration(loop: Loop, trips: tuple[int, ...], gpu: Gpu, width: int, shares: 
 
 @dataclass(frozen=True)
 class Estimate:
-    """How long a step takes. limits: cycles of a step on the busiest core, by what may take them. resident: workgroups that a
-    core holds. subgroups: those that share a vector unit. rounds: batches of workgroups that run one after the other.
+    """The estimated time of a step. limits: cycles on the busiest core, by limiting resource. resident: workgroups that a core
+    holds. subgroups: those that share a vector unit. rounds: batches of workgroups that run one after the other.
 
-    step, hot: what a subgroup does in a step, and in an iteration of the innermost loop with products.
+    step, hot: a subgroup's work in a step, and in an iteration of the innermost loop with products.
     """
 
     seconds: float
@@ -164,12 +163,12 @@ class Estimate:
 
     @property
     def loads_under_way(self) -> int:
-        """Number of loads under way for each lane of a vector unit."""
+        """Number of pending loads for each lane of a vector unit."""
         return self.hot.most * self.subgroups
 
 
 def estimate(gpu: Gpu, pipeline: Pipeline, step: LoopStep, workgroups: int, workgroup: int, dispatch: float) -> Estimate | None:
-    """Estimate a step; None where the assembly cannot be read. dispatch: seconds of one that waits for another."""
+    """Estimate a step. Returns None for an unknown assembly."""
     whole = pipeline.code
     if whole is None:
         return None
@@ -191,20 +190,20 @@ def estimate(gpu: Gpu, pipeline: Pipeline, step: LoopStep, workgroups: int, work
         "all cores' loads": loaded * min(workgroups, together * rates.units) / rates.cache_rate * rates.clock,
     }
     rounds = ceil_div(on_core, together)
-    limits["memory"] = step.loaded / rates.rate_of(step.weights) * rates.clock / rounds  # or what is between it and the cache
+    limits["memory"] = step.loaded / rates.rate_of(step.weights) * rates.clock / rounds  # or the cache before it
     seconds = rounds * max(limits.values()) / rates.clock + step.dispatches * dispatch
     return Estimate(seconds, limits, of_step, hot, resident, of_simd, rounds)
 
 
 def resident_workgroups(gpu: Gpu, pipeline: Pipeline, subgroups: int) -> int:
-    """Number of workgroups that a core holds, at least one: the driver refuses what does not fit at all."""
+    """Return the number of workgroups that a core holds, at least 1, as drivers refuse what does not fit."""
     slots = _subgroup_slots(gpu, pipeline)
     shared = pipeline.figures.get("shared", 0)
     return max(1, min(slots // subgroups, gpu.rates.unit_shared_bytes // shared if shared else slots))
 
 
 def _subgroup_slots(gpu: Gpu, pipeline: Pipeline) -> int:
-    """Number of subgroups that a core holds, with the registers that the pipeline takes."""
+    """Return the number of subgroups that a core holds, given the pipeline's registers."""
     rates = gpu.rates
     if gpu.allocation:
         taken = round_up(pipeline.figures["registers"] * pipeline.width, gpu.allocation * _COUNTED_LANES)
@@ -212,6 +211,6 @@ def _subgroup_slots(gpu: Gpu, pipeline: Pipeline) -> int:
     slots = pipeline.figures.get("subgroups", rates.simds * rates.subgroups)
     if pipeline.of_simd:
         slots *= rates.simds
-        if rates.simd_lanes == _COUNTED_LANES:  # AMD's driver counts subgroups of so many lanes then, whatever they have
+        if rates.simd_lanes == _COUNTED_LANES:  # then AMD's driver counts subgroups of this size
             slots = slots * _COUNTED_LANES // pipeline.width
     return min(rates.simds * rates.subgroups, slots)

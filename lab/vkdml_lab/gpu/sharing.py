@@ -1,7 +1,7 @@
-"""How workgroups that wait for each other share h, and how 16-bit elements are stored, by the assembly.
+"""Checks in the assembly how waiting workgroups share h, and how 16-bit elements are stored.
 
-A poll must be in a loop; no load of h may be answered by a cache that other cores do not write to; and a store of h must reach
-one that they read. The loads of the gates must stand before a step's first wait, so that it hides them.
+A poll must be in a loop. No cache that other cores do not write to may answer a load of h, and a store of h must reach a cache
+that they read. Loads of the gates must stand before a step's first wait, which hides them.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from itertools import takewhile
 from vkdml_lab.gpu.assembly import BARRIER, LOAD, SCRATCH, SHARED, SHARED_STORE, STORE, Instruction
 from vkdml_lab.gpu.loops import Loop
 
-_VECTOR = 16  # bytes of a load of h
+_VECTOR = 16  # bytes that a load of h loads
 
 
 @dataclass(frozen=True)
 class Memory:
-    """How a GPU's compiler must write it: regular expressions. word: a load of h; store: its store."""
+    """Regular expressions for a GPU's code. word: a load of h; store: a store of h."""
 
     word: str
     store: str
@@ -27,18 +27,18 @@ class Memory:
 
 _GCN = Memory(r"buffer_load_dwordx4 .*\bglc\b", r"buffer_store_dword .*\bglc\b")
 _RDNA2 = Memory(r"buffer_load_dwordx4 .*\bglc dlc\b", r"buffer_store_dword .*\bglc\b")
-_RDNA3 = Memory(r"buffer_load_b128 .*\bglc\b", r"buffer_store_b32\b")  # all stores go through
+_RDNA3 = Memory(r"buffer_load_b128 .*\bglc\b", r"buffer_store_b32\b")  # all stores bypass its cache
 _RDNA4 = Memory(r"buffer_load_b128 .*\bscope:SCOPE_DEV\b", r"buffer_store_b32 .*\bscope:SCOPE_DEV\b")
 _NVIDIA = Memory(r"\bld\.global\.\S*strong\.gpu\.b128\b", r"\bst\.global\.\S*strong\.gpu\b")
-_XE_LP = Memory(r"untyped_read:xyzw\b", r"untyped_write:x\b")  # no core's own cache is asked
+_XE_LP = Memory(r"untyped_read:xyzw\b", r"untyped_write:x\b")  # these bypass a core's cache
 _XE = Memory(r"load\.ugm\.d32x4\.a32\.uc\.ca\b", r"store\.ugm\.d32\.a32\.uc\.wb\b")
-_ADRENO = Memory(r"ldib\.\S*\.u32\.4\.", r"stib\.")  # isam would ask the cache of textures
+_ADRENO = Memory(r"ldib\.\S*\.u32\.4\.", r"stib\.")  # isam would use the texture cache
 MEMORY = {
     "rx6900xt": _RDNA2, "rx7900xtx": _RDNA3, "rx9070": _RDNA4, "vega64": _GCN, "mi200": _GCN,
     "rtx2080": _NVIDIA, "a100": _NVIDIA, "h200": _NVIDIA, "rtx3090": _NVIDIA, "rtx4090": _NVIDIA, "rtx5090": _NVIDIA,
     "arc-a770": _XE, "arc-b580": _XE, "tgl": _XE_LP, "adreno618": _ADRENO, "adreno740": _ADRENO,
 }
-# The names of what is counted
+# Names of the counts
 WORDS, STORES, GATES = "polls of h", "stores of h", "loads of the gates before a step's first poll"
 
 _ATOMIC = re.compile(r"(?<![a-z])(atom|untyped_atomic)")
@@ -46,7 +46,7 @@ _CLEARING = re.compile(r"atom(?:ic)?(?:_|\.|\.b\.)and(?![a-z])")
 
 
 def shared(code: Loop, memory: Memory, phases: int) -> dict[str, float]:
-    """Number of each for a phase, as far as they are as they must be; none where a poll is not."""
+    """Return for a phase the number of correct polls and stores of h; none if some poll is not correct."""
     stores = sum(_is(one, STORE, memory.store) for one in code.instructions)
     polls = [vectors for loop in _every(code) if not loop.has_products and (vectors := _vectors(loop))]
     words = len(polls) if all(_is(one, LOAD, memory.word) for vectors in polls for one in vectors) else 0
@@ -54,9 +54,10 @@ def shared(code: Loop, memory: Memory, phases: int) -> dict[str, float]:
 
 
 def loads_before_waiting(step: Loop, least: int, width: int) -> float:
-    """Number of loads past the core's cache of at least so many bytes a lane, before the first barrier or poll of a step.
+    """Return the number of loads past the core's cache, of at least `least` bytes a lane, before a step's first barrier or
+    poll.
 
-    width: a subgroup's; several loads may make one for all of its lanes.
+    width: a subgroup's; several loads may together load for all lanes.
     """
     ahead = takewhile(lambda one: one is not None, _until_waiting(step))
     return sum((one.lanes or width) / width for one in ahead if one and _is_ahead(one, least))
@@ -67,7 +68,7 @@ def _is_ahead(one: Instruction, least: int) -> bool:
 
 
 def _until_waiting(loop: Loop) -> Iterator[Instruction | None]:
-    """The instructions as they are laid out, with None for a barrier and for a loop that polls."""
+    """Yield the instructions in order, and None for a barrier or a polling loop."""
     for item in loop.body:
         if isinstance(item, Instruction):
             yield None if item.kind == BARRIER else item
@@ -78,8 +79,8 @@ def _until_waiting(loop: Loop) -> Iterator[Instruction | None]:
 
 
 def atomics_of_elements(code: Loop, waits: bool) -> float:
-    """Atomic operations for each 16-bit element that is stored by them: one clears its bits, and others set them. waits: the
-    kernel has other ones too.
+    """Return the atomics for each 16-bit element stored by atomics: one clears its bits, and others set them. waits: the kernel
+    has other atomics, too.
     """
     texts = [one.text for one in code.instructions if _ATOMIC.search(one.text) and one.kind not in (SHARED, SHARED_STORE)]
     clearing = sum(bool(_CLEARING.search(text)) for text in texts)
@@ -87,12 +88,12 @@ def atomics_of_elements(code: Loop, waits: bool) -> float:
 
 
 def scratch_accesses(code: Loop) -> int:
-    """Loads and stores of what does not fit into registers, where a driver does not report its size."""
+    """Return the number of loads and stores of spilled registers, for drivers that do not report them."""
     return sum(one.kind == SCRATCH for one in code.instructions)
 
 
 def _every(loop: Loop) -> Iterator[Loop]:
-    """The loops in a loop, and in those."""
+    """Yield all loops in a loop."""
     for inner in loop.inner:
         yield inner
         yield from _every(inner)

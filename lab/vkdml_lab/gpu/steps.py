@@ -1,5 +1,5 @@
-"""What the host knows of a dispatch and a compiler does not say: how often its loops run, and what its parts wait for. All that
-depends on how the kernels in shaders/gpu/ are written is here.
+"""Facts about a dispatch that its code does not tell: how often loops run, and what its workgroups wait for. They depend on how
+the kernels in shaders/gpu/ are written.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from vkdml_lab.internals import CELLS, Dispatch, ceil_div
 
 _CELLS = {cell.kernel for cell in CELLS.values()}
 _SCHEDULES = ("", "stepped", "persistent", "persistent_coherent")  # what a kernel's name ends with
-_SPLIT = 4                 # invocations that add up the sums of a row and unit for the one that finishes it, or none does
+_SPLIT = 4  # most invocations that add up the sums of a row and unit
 
 
 class Share(NamedTuple):
-    """Shares of a workgroup's subgroups that run an instruction, and of all its lanes that are active there."""
+    """Shares of a workgroup's subgroups that run an instruction, and of all its lanes that are active in it."""
 
     subgroups: float
     lanes: float
@@ -27,14 +27,12 @@ class Share(NamedTuple):
 class LoopStep:
     """An iteration of a kernel's outermost loop, over time steps or, in the projection, blocks of columns.
 
-    is_loop: it has that loop; a whole dispatch is a step otherwise.
-    trips: iterations of the loops with products in it, from the outermost one on.
-    dispatches: those of a step, which wait for each other. exchanges: how often its parts wait for each other's h.
-    passes: number of times that a step goes through the weights.
-    own_loads: loads of 16 bytes, other than of weights, by an invocation in a pass.
-    streams: whether some weights are loaded again in each step. in_loop: whether that is in a loop.
-    weights: bytes of weights that all parts load in each step. loaded: the same, as often as tiles of rows follow each other.
-    summing, finishing: shares of a workgroup's invocations that add up parts of sums, and that finish elements.
+    is_loop: the kernel has that loop; otherwise a whole dispatch is a step. trips: iterations of the loops with products in it,
+    the outermost first. dispatches: number in a step, each waiting for the one before. exchanges: how often a step's workgroups
+    wait for each other's h. passes: how often a step goes through the weights. own_loads: an invocation's loads of 16 bytes in
+    a pass, without those of weights. streams: whether some weights are loaded in each step. in_loop: whether in a loop.
+    weights: bytes of weights that all workgroups load in a step. loaded: the same, with each tile of rows that follows.
+    summing, finishing: shares of a workgroup's invocations that add up partial sums, and that finish elements.
     """
 
     is_loop: bool
@@ -51,13 +49,13 @@ class LoopStep:
     finishing: float = 1.0
 
     def shares(self, workgroup: int, width: int) -> dict[str, Share]:
-        """Shares by roles of instructions."""
+        """Return the shares of a workgroup by role of instructions."""
         lanes, subgroups = {"": 1.0, SUMMING: self.summing, FINISHING: self.finishing}, ceil_div(workgroup, width)
         return {role: Share(ceil(share * workgroup / width) / subgroups, share) for role, share in lanes.items()}
 
 
 def step_of(dispatch: Dispatch) -> LoopStep | None:
-    """The step of a kernel; None without products, and in float64, as there is no demand on its times."""
+    """Return the step of a kernel. None without products, and in float64, whose times have no demand."""
     *_, room, name = f"/{dispatch.kernel}".split("/")
     cell, _, schedule = name.partition("_")
     if room != "gpu":
@@ -68,14 +66,14 @@ def step_of(dispatch: Dispatch) -> LoopStep | None:
 
 
 def _time_loop(dispatch: Dispatch, schedule: str) -> LoopStep:
-    """A step of the time loop. schedule: the end of the kernel's name; nothing for sequence."""
+    """Return a step of the time loop. schedule: the end of the kernel's name; "" for sequence."""
     constants, phases = dispatch.constants, dispatch.constants["PHASES"]
     is_stepped, is_persistent = schedule == "stepped", schedule.startswith("persistent")
     groups, rows = constants["COLUMN_GROUPS"], constants["ROWS"]
     of_group = constants["HIDDEN_LOADS"] // constants["COLUMN_GROUPS"]
     kept = constants["REGISTER_LOADS"] + constants["SHARED_LOADS"]
     streamed = of_group - kept
-    # The last block is outside of the loop; a loop that runs once is none when it is compiled
+    # The last block is outside of the loop. A loop that runs once is compiled without a loop
     blocks = streamed // constants["STREAM_LOADS"] - 1 if streamed else 0
     _, directions, parts = dispatch.groups
     of_load = directions * parts * constants["WORKGROUP"] * constants["GATES"] * 16
