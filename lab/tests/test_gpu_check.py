@@ -168,7 +168,7 @@ def test_what_is_expected_is_demanded():
 
 
 def test_times_that_are_known():
-    """What the report shows is read back; a step that takes more breaks the demand."""
+    """times.txt has the report's format. A step that takes longer than there breaks the demand."""
     key = next(iter(times.KNOWN))
     slow, as_known = (replace(part(*key[:1], case=CASES[key[1]], plan=key[2]), step=LoopStep(True, ()), estimate=took(share * times.KNOWN[key]))
                       for share in (1.04, 1.02))

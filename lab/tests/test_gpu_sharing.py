@@ -179,7 +179,7 @@ def test_atomics_of_elements(compiler):
     "GEN Assembly\n" + intel("atomic_or.slm.d32.a32.uc.wb"), "GEN Assembly\n" + intel("untyped_atomic_or simd8 (8) bti(254)"),
     "IR3 Assembly\natomic.or.untyped.1d.u32.1.l r10.z, l[r10.y], r10.x\n", "Assembly\n\tds_or_b32 v1, v2\n"])
 def test_atomics_of_shared_memory(text):
-    """A projection's workgroup has one, for any type."""
+    """An atomic on shared memory does not count as one that stores an element."""
     assert atomics_of_elements(code(text), False) == 0
 
 

@@ -6,7 +6,7 @@ import pytest
 from lab.tests.radeon.wave import Wave, changed
 
 A, B, C, D = 0, 16, 32, 40  # first registers
-FIRST_ROWS = {32: [0, 8], 64: [0, 8, 4, 12]}  # for each 16 lanes of RDNA 4
+FIRST_ROWS = {32: [0, 8], 64: [0, 8, 4, 12]}  # first row of C in each group of 16 lanes, on RDNA 4
 EACH = pytest.mark.parametrize(("rdna", "width"), [(3, 32), (3, 64), (4, 32), (4, 64)])
 
 

@@ -83,7 +83,7 @@ CASES = {
     "v_floor_f32": [((word(-0.5),), word(-1.0)), ((NEG,), NEG), ((word(1.5),), ONE)],
     "v_ceil_f32": [((word(-0.5),), NEG), ((word(1.5),), TWO)],
     "v_trunc_f32": [((word(-1.5),), word(-1.0)), ((word(-0.5),), NEG), ((INF,), INF)],
-    # Stays below 1, even if the fraction would round to 1
+    # The fraction (v_fract) stays below 1, even if it would round to 1
     "v_fract_f32": [((word(-0.25),), word(0.75)), ((word(-2.0**-30),), 0x3f7fffff), ((word(3.5),), HALF)],
     "v_rcp_f32": [((TWO,), HALF), ((0,), INF), ((NEG,), NEG | INF), ((NEG | INF,), NEG), ((word(3.0),), THIRD), ((NAN,), "nan")],
     "v_rcp_iflag_f32": [((TWO,), HALF), ((0,), INF)],

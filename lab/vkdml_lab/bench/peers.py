@@ -25,11 +25,11 @@ HALF = 2e-2  # tolerance of float16 and TF32
 class Peer:
     """A worker.
 
-    adapter: a module with a class Library, of vkdml_lab.bench.adapters where the name has no dot. settings: that class's
+    adapter: a module with a class Library; a name without a dot is in vkdml_lab.bench.adapters. settings: that class's
     arguments. environment: variables of the worker's process. install: how to install the library. tolerance: the largest
-    difference from the reference that counts as correct. baseline: the vkdml worker that it is compared with. changes: to the
-    attributes of each case. cells: those it can run. platform: what it runs on, if the pictures show it: all that do compute
-    the same in float32. grows: whether time against T, B and H is measured. parts: the peers that its process has, if several.
+    allowed difference from the reference. baseline: the vkdml worker to compare with. changes: to each case's attributes.
+    cells: those that it can run. platform: where it runs, if pictures show it; all that do compute the same in float32. grows:
+    whether times over T, B and H are measured. parts: peers in its process, if several.
     """
 
     name: str

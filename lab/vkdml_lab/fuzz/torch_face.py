@@ -157,7 +157,7 @@ def _compiled(made: _Call, twin: torch.nn.Module, given: Any, hx: Any) -> Result
     with torch._dynamo.config.patch(allow_rnn=True, recompile_limit=64):
         try:
             first = compiled(given, hx)
-        except torch._dynamo.exc.TorchRuntimeError as error:  # PyTorch's own errors, and an operator's wrapped in it
+        except torch._dynamo.exc.TorchRuntimeError as error:  # raised by PyTorch, or wraps an operator's error
             if not any(text in str(error) for text in ("ArgumentError(", "Tensor device mismatch")):
                 raise
             raise VkdmlError(str(error)) from error

@@ -145,7 +145,7 @@ def compare(part: Part, programs: dict[Names, Counts]) -> dict[str, Any]:
         both[f"{one.kind} bytes"] += loaded, times * one.size * (share.subgroups if one.uniform else width * share.lanes)
         both["passed"] += passed, 0
     both[f"{LOAD} waits"][1] = estimate.step.totals[f"{LOAD} waits"]
-    both[f"{SHARED} waits"][1] = sum(estimate.step.totals[f"{kind} waits"] for kind in (SHARED, CONSTANT))  # one counter
+    both[f"{SHARED} waits"][1] = sum(estimate.step.totals[f"{kind} waits"] for kind in (SHARED, CONSTANT))  # joined
 
     def cell(*kinds: str) -> str:
         counted, model = sum((both[kind] for kind in kinds), np.zeros(2))

@@ -51,7 +51,7 @@ class Task:
 
     def of_nan(self, seed: int) -> Task:
         """Return the same task with one input of only NaN."""
-        type_of = {field: self.problem.tensor(field).data_type for field in self.memory}  # lengths have another
+        type_of = {field: self.problem.tensor(field).data_type for field in self.memory}  # of lengths: uint32
         field = random.Random(seed).choice([field for field in type_of if type_of[field] == type_of[self.problem.inputs[0]]])
         dtype = DTYPES[self.problem.input_element.name]
         nan = np.full(self.memory[field].size // dtype.itemsize, np.nan, dtype)

@@ -28,8 +28,8 @@ WAYS = ("host", "device")  # ways that the benchmark uses
 
 
 class Library(Computes):
-    """PyTorch on a device. device: cpu, one of torch_gpu.KINDS, or gpu for any of them. name: most like the GPU's. tf32: None
-    keeps torch's default.
+    """PyTorch on a device. device: cpu, one of torch_gpu.KINDS, or gpu for any of them. name: picks the GPU with the most
+    similar name. tf32: None keeps torch's default.
     """
 
     def __init__(self, device: str = "cpu", dtype: str = "float32", tf32: bool | None = None, name: str = "") -> None:
