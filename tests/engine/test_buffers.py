@@ -25,7 +25,7 @@ def garbage(monkeypatch):
     monkeypatch.setattr(DeviceMemory, "__init__", make_filled)
 
 
-@pytest.mark.family("garbage in internal buffers")
+@pytest.mark.family("garbage in packed weights and scratch")
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_internal_buffers_may_hold_anything_at_first(device, garbage, cell, schedule):

@@ -208,7 +208,7 @@ def test_what_is_kept_makes_room_to_try_plans_out(device, memory, budget):
     plan = compiled(device).plan
     gpu = device.gpu
     needed = sum(gpu.bytes_of(problem.tensor(field).size_in_bytes, "copied") for field in (*problem.inputs, *problem.outputs)
-                 if problem.has(field)) + sum(plan.internal.values())
+                 if problem.has(field)) + sum(plan.buffers.values())
     lease, size = Lease(gpu.store, lambda: None), needed // 64 * 4 + 4
     for number in range(16):
         gpu.keep(("scratch", number), lambda: DeviceMemory(gpu, size, "own"), size, lease)

@@ -80,7 +80,7 @@ def _described(of_plan):
 
     parts = of_plan.initialize, of_plan.execute, of_plan.fallback
     described = [[of(dispatch) for dispatch in part] for part in parts]
-    sizes = sorted((place(name), size) for name, size in of_plan.internal.items())
+    sizes = sorted((place(name), size) for name, size in of_plan.buffers.items())
     timed_out = of_plan.timed_out and place(of_plan.timed_out)
     return [described, sizes, timed_out], sorted({dispatch.kernel for part in parts for dispatch in part})
 

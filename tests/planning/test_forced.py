@@ -50,7 +50,7 @@ def check_forced(problem, info, forced):
     assert {name: found[name] for name in forced if name in found} == {name: value for name, value in forced.items() if name in found}
     pushes = [dispatch.push for dispatch in planned.execute if "projection" not in dispatch.kernel]
     assert all(push["last_step"] - push["first_step"] <= forced.get("chunk_steps", 10**9) for push in pushes)
-    assert planned.internal.get("gates", 0) <= forced.get("workspace_bytes", 2**28)
+    assert planned.buffers.get("gates", 0) <= forced.get("workspace_bytes", 2**28)
 
 
 @pytest.mark.parametrize("info", DEVICES)

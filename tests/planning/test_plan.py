@@ -39,8 +39,8 @@ def test_plan(seed):
         check_dispatch(problem, info, dispatch)
         if "projection" not in dispatch.kernel and "pack" not in dispatch.kernel:
             check_loop(problem, info, planned, dispatch)
-    assert all(size <= info.max_storage_buffer_range for size in planned.internal.values())
-    assert planned.internal.get(cuts.GATES, 0) <= options.workspace_bytes
+    assert all(size <= info.max_storage_buffer_range for size in planned.buffers.values())
+    assert planned.buffers.get(cuts.GATES, 0) <= options.workspace_bytes
     waits = any(dispatch.constants.get("SPINS") for dispatch in planned.execute)
     assert (planned.timed_out is not None) == bool(planned.fallback) == waits
     assert waits >= (options.schedule == "persistent")
@@ -64,9 +64,9 @@ def test_less_workspace_changes_chunks_only(problem, info, rng):
             check_chunks(problem, less.fallback)
         assert (less.initialize, less.packed, less.timed_out) == (whole.initialize, whole.packed, whole.timed_out)
         assert less.scratch | {cuts.GATES: 0} == whole.scratch | {cuts.GATES: 0}
-        if cuts.GATES in whole.internal:
+        if cuts.GATES in whole.buffers:
             of_step = whole.tiling.projection.step_bytes
-            assert less.internal[cuts.GATES] == min(whole.internal[cuts.GATES], max(of_step, workspace // of_step * of_step))
+            assert less.buffers[cuts.GATES] == min(whole.buffers[cuts.GATES], max(of_step, workspace // of_step * of_step))
         for few, all_at_once in ((less.execute, whole.execute), (less.fallback, whole.fallback)):
             assert pipelines(few) == pipelines(all_at_once)
 
@@ -93,7 +93,7 @@ def check_gpu_states(problem, planned, dispatch):
     else:
         steps = push["last_step"] - push["first_step"] if constants["IS_PERSISTENT"] else 1
         vectors = (constants["SLOTS"] - 2 + 1 + phases * steps) * problem.batch
-    assert planned.internal[cuts.STATE] >= vectors * problem.directions * vector
+    assert planned.buffers[cuts.STATE] >= vectors * problem.directions * vector
 
 
 def check_dispatch(problem, info, dispatch):
@@ -127,7 +127,7 @@ def check_loop(problem, info, planned, dispatch):
     constants = dispatch.constants
     tile = constants["ROWS"] * constants["HIDDEN_LOADS"] * problem.element.vecs_per_load * problem.element.real4_bytes
     states = dispatch.groups[0] * dispatch.groups[1]
-    assert planned.internal[cuts.STATE] >= states * constants["SLOTS"] * tile
+    assert planned.buffers[cuts.STATE] >= states * constants["SLOTS"] * tile
     assert constants["PARTS"] * constants["PART_UNITS"] >= constants["UNITS"]
     assert constants["PART_UNITS"] % (constants["WORKGROUP"] * constants["UNITS_AT_ONCE"]) == 0
     if dispatch.kernel.endswith("_resident"):
@@ -195,6 +195,6 @@ def test_what_a_device_cannot_hold_is_refused(batch, changes, what):
 def test_a_time_step_may_have_more_than_the_workspace_unless_that_is_forced():
     problem, info = make_problem(2, 8200, 8, 2048), replace(SMALLEST, max_storage_buffer_range=2**32 - 4)
     planned = plan(problem, info)
-    assert 2**28 < planned.internal[cuts.GATES] == 8200 * 2048 * 16
+    assert 2**28 < planned.buffers[cuts.GATES] == 8200 * 2048 * 16
     with pytest.raises(vkdml.InvalidArgumentError, match="options.workspace_bytes: found 1000; expected at least 268697600, the projection"):
         plan(problem, info, Options(workspace_bytes=1000))

@@ -61,7 +61,7 @@ class Device:
                 buffers[field] = Buffer(self._words(-(-tensor.size_in_bytes // 4)))
                 if field in arrays:
                     buffers[field].put(arrays[field])
-        buffers |= {name: Buffer(self._words(-(-size // 4))) for name, size in plan.internal.items()}
+        buffers |= {name: Buffer(self._words(-(-size // 4))) for name, size in plan.buffers.items()}
         flags = buffers[plan.timed_out].words if plan.timed_out else np.zeros(1, np.uint32)
         if plan.timed_out:
             flags[:] = 0

@@ -100,7 +100,7 @@ class Compiled:
         if self._is_tested:
             self_test.check(self.gpu, self.computed, plan, options)
         unbound = [field for field in self.computed.outputs if self.computed.has(field) and not self.problem.has(field)]
-        return replace(plan, internal=plan.internal | {field: self.computed.tensor(field).size_in_bytes for field in unbound})
+        return replace(plan, buffers=plan.buffers | {field: self.computed.tensor(field).size_in_bytes for field in unbound})
 
     def is_read(self, name: str) -> bool:
         """Return whether the host reads a scratch buffer: an output that is checked, or the word that says that the plan gave

@@ -28,7 +28,7 @@ def pack(target: Target, tiling: Tiling) -> tuple[Dispatch, ...]:
 
 def _pack(target: Target, tiling: Tiling, field: str, packed: str, packing: Packing, sizes: dict[str, int]) -> Dispatch:
     problem, info = tiling.problem, target.info
-    loads = tiling.internal[packed] // problem.element.real4_bytes
+    loads = tiling.buffers[packed] // problem.element.real4_bytes
     push = sizes | {
         "directions": problem.directions, "hidden": problem.hidden,
         "units": tiling.loop.units, "column_loads": packing.loads, "together": packing.together,

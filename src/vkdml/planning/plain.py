@@ -27,7 +27,7 @@ _MOST_PRODUCTS = 2**36  # most multiply-adds of a submission: on slow GPUs they 
 
 def plan(problem: problems.PlainProblem, info: DeviceInfo) -> Plan:
     """Plan an operator without a time loop. Raises InvalidArgumentError for sizes that the device cannot hold."""
-    built = Plan(initialize=(), execute=storing_halves(_DISPATCHES[type(problem)](problem, info), problem, info), internal={})
+    built = Plan(initialize=(), execute=storing_halves(_DISPATCHES[type(problem)](problem, info), problem, info), buffers={})
     check_limits(problem, info, built)
     return built
 

@@ -72,14 +72,14 @@ class OperatorMemory:
 class Plan:
     """The dispatches that run an operator on a device: initialize packs the weights, execute runs the operator.
 
-    internal: bytes of each buffer that is not the user's. timed_out: the buffer whose first word reports that execute gave
+    buffers: bytes of each buffer of packed weights or scratch. timed_out: the buffer whose first word reports that execute gave
     up; then fallback runs the operator. tiling: how it is run. seconds: of an execution, by the model. Both are None for an
     operator without a time loop.
     """
 
     initialize: tuple[Dispatch, ...]
     execute: tuple[Dispatch, ...]
-    internal: dict[str, int]
+    buffers: dict[str, int]
     fallback: tuple[Dispatch, ...] = ()
     timed_out: str | None = None
     tiling: Tiling | None = None
@@ -94,12 +94,12 @@ class Plan:
     def packed(self) -> dict[str, int]:
         """Bytes of the packed weights, by name."""
         written = {name for dispatch in self.initialize for name in dispatch.writes}
-        return {name: size for name, size in self.internal.items() if name in written}
+        return {name: size for name, size in self.buffers.items() if name in written}
 
     @property
     def scratch(self) -> dict[str, int]:
-        """Bytes of the other internal buffers, which an execution needs, by name."""
-        return {name: size for name, size in self.internal.items() if name not in self.packed}
+        """Bytes of the other buffers, which an execution needs, by name."""
+        return {name: size for name, size in self.buffers.items() if name not in self.packed}
 
     def memory(self, problem: CheckedOperator) -> OperatorMemory:
         """List the memory that the plan's operator takes."""
@@ -141,7 +141,7 @@ def plan(problem: Problem, info: DeviceInfo, options: Options = Options(), works
 
 def plan_of(target: Target, tiling: Tiling) -> Plan:
     """Make the plan of one of a target's tilings. Raises InvalidArgumentError for sizes that the device cannot hold."""
-    built = Plan(pack(target, tiling), time_loop(target, tiling), tiling.internal, tiling=tiling,
+    built = Plan(pack(target, tiling), time_loop(target, tiling), tiling.buffers, tiling=tiling,
                  seconds=tiling.run_seconds(target))
     if tiling.loop.schedule == PERSISTENT:
         built = replace(built, fallback=time_loop(target, fallbacks(target, tiling)[0]), timed_out=GAVE_UP)
@@ -151,7 +151,7 @@ def plan_of(target: Target, tiling: Tiling) -> Plan:
 
 def check_limits(problem: CheckedOperator, info: DeviceInfo, plan: Plan) -> None:
     """Refuse a plan whose buffers or workgroups exceed the device's limits."""
-    sizes = plan.internal | problem.tensor_bytes
+    sizes = plan.buffers | problem.tensor_bytes
     limit = info.max_storage_buffer_range
     for name, size in sizes.items():
         if size > limit:

@@ -265,8 +265,8 @@ class Tiling(ABC):
         return self.loop.problem
 
     @property
-    def internal(self) -> dict[str, int]:
-        """Bytes of the buffers that are not the user's."""
+    def buffers(self) -> dict[str, int]:
+        """Bytes of the packed weights and of scratch, by buffer."""
         gates, real4 = len(self.problem.cell.gates), self.problem.element.real4_bytes
         units = self.problem.directions * self.loop.units
         has_peephole = self.problem.has("PeepholeTensor")

@@ -64,10 +64,10 @@ class Run:
     """Runs a trial's problem with a plan, any number of times. It packs the weights once."""
 
     def __init__(self, trial: Trial, plan: Plan) -> None:
-        gpu, internal = trial.gpu, plan.internal.items()
-        kinds: dict[str, Kind] = {name: COPIED if name == plan.timed_out else OWN for name in plan.internal}
-        gpu.memory.free(sum(gpu.bytes_of(size, kinds[name]) for name, size in internal))
-        own = gpu.made(lambda: {name: DeviceMemory(gpu, size, kinds[name]) for name, size in internal})
+        gpu, sizes = trial.gpu, plan.buffers.items()
+        kinds: dict[str, Kind] = {name: COPIED if name == plan.timed_out else OWN for name in plan.buffers}
+        gpu.memory.free(sum(gpu.bytes_of(size, kinds[name]) for name, size in sizes))
+        own = gpu.made(lambda: {name: DeviceMemory(gpu, size, kinds[name]) for name, size in sizes})
         buffers = {**trial.buffers, **own}
         packing = Commands(gpu)
         packing.record(plan.initialize, buffers)
