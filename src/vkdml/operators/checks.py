@@ -257,13 +257,16 @@ def least_tensor(data_type: descs.DML_TENSOR_DATA_TYPE, sizes: tuple[int, ...], 
     return Tensor(data_type, sizes, strides, least_size(sizes, strides, itemsize))
 
 
-def element_strides(array: np.ndarray) -> tuple[int, ...] | None:
-    """Return an array's strides in elements, 0 for dimensions of size 1.
+def strides_of(array: np.ndarray) -> tuple[int, ...]:
+    """Return an array's strides in elements, 0 for dimensions of size 1."""
+    return tuple(stride // array.itemsize if size > 1 else 0 for size, stride in zip(array.shape, array.strides))
 
-    None where a descriptor cannot express them (negative, or not whole elements), and where more than half of the memory from
-    the first element to the last is gaps, so that a copy is cheaper.
+
+def element_strides(array: np.ndarray) -> tuple[int, ...] | None:
+    """Return the strides of an array that a descriptor can use in place, else None: if some are negative or no whole elements,
+    or if more than half of the memory from its first element to the last is gaps, so that a copy is cheaper.
     """
-    strides = tuple(stride // array.itemsize if size > 1 else 0 for size, stride in zip(array.shape, array.strides))
+    strides = strides_of(array)
     whole = all(stride % array.itemsize == 0 for size, stride in zip(array.shape, array.strides) if size > 1)
     if not whole or min(strides, default=0) < 0 or span(array.shape, strides) > 2 * array.size:
         return None

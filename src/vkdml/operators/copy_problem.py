@@ -24,16 +24,16 @@ _INDEX_TYPES = {data_type: element_types.ITEMSIZES[data_type] for data_type in (
 
 @dataclass(frozen=True)
 class CopiedPart:
-    """Elements of an input that are copied to the output: in each dimension, every step-th element from a start on.
+    """Elements of an input that are copied to the output: in each dimension, from a start on, a stride apart.
 
-    field: the input's name. sizes: how many elements are copied in each dimension. starts, steps: in elements of the input;
-    a step may be negative. at: the index of the first one in the output.
+    field: the input's name. sizes: how many elements are copied in each dimension. starts, strides: in elements of the input;
+    a stride may be negative. at: the index of the first one in the output.
     """
 
     field: str
     sizes: tuple[int, ...]
     starts: tuple[int, ...]
-    steps: tuple[int, ...]
+    strides: tuple[int, ...]
     at: tuple[int, ...]
 
 
@@ -54,7 +54,7 @@ class CopyProblem(MovedProblem):
     def moved(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
         result = np.empty(self.tensor(OUTPUT).sizes, arrays[self.moves[0].field].dtype)
         for move in self.moves:
-            places = [start + step * np.arange(size) for start, step, size in zip(move.starts, move.steps, move.sizes)]
+            places = [start + stride * np.arange(size) for start, stride, size in zip(move.starts, move.strides, move.sizes)]
             result[tuple(slice(at, at + size) for at, size in zip(move.at, move.sizes))] = arrays[move.field][np.ix_(*places)]
         return result
 
@@ -120,12 +120,12 @@ def slice_of(desc: Any) -> CopyProblem:
     count = _dimension_count(name, desc, len(source))
     starts = _numbers(name, "Offsets", desc.Offsets, 0, count)
     sizes = _numbers(name, "Sizes", desc.Sizes, 1, count)
-    steps = _numbers(name, "Strides", desc.Strides, 1, count)
-    for dim, (start, size, step) in enumerate(zip(starts, sizes, steps)):
-        if start + (size - 1) * step >= source[dim]:
-            raise InvalidArgumentError(name, f"Sizes[{dim}]", f"{size} from {start} on, with a stride of {step}",
+    strides = _numbers(name, "Strides", desc.Strides, 1, count)
+    for dim, (start, size, stride) in enumerate(zip(starts, sizes, strides)):
+        if start + (size - 1) * stride >= source[dim]:
+            raise InvalidArgumentError(name, f"Sizes[{dim}]", f"{size} from {start} on, with a stride of {stride}",
                                        f"elements within the {source[dim]} that InputTensor has")
-    return _sliced(name, tensors, starts, sizes, steps)
+    return _sliced(name, tensors, starts, sizes, strides)
 
 
 def slice1_of(desc: Any) -> CopyProblem:
@@ -134,26 +134,26 @@ def slice1_of(desc: Any) -> CopyProblem:
     tensors = _input_and_output(desc)
     source = tensors["InputTensor"].sizes
     _dimension_count(name, desc, len(source))
-    starts, most, steps = window_of(name, source, {
+    starts, most, strides = window_of(name, source, {
         field: getattr(desc, field) for field in ("InputWindowOffsets", "InputWindowSizes", "InputWindowStrides")})
     sizes = tensors[OUTPUT].sizes
     if any(size > allowed for size, allowed in zip(sizes, most)):
         raise InvalidArgumentError(name, "OutputTensor.Sizes", sizes, f"at most {most}, the window's")
-    return _sliced(name, tensors, starts, sizes, steps)
+    return _sliced(name, tensors, starts, sizes, strides)
 
 
 def window_of(name: str, source: tuple[int, ...], window: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
-    """Compute SLICE1's starts, largest sizes and steps. source: the input's sizes. window: SLICE1's three fields, by name."""
-    offsets, windows, steps = (_numbers(name, field, window[field], least, len(source)) for field, least in (
+    """Compute SLICE1's starts, largest sizes and strides. source: the input's sizes. window: SLICE1's three fields, by name."""
+    offsets, windows, strides = (_numbers(name, field, window[field], least, len(source)) for field, least in (
         ("InputWindowOffsets", 0), ("InputWindowSizes", 1), ("InputWindowStrides", -2**31)))
-    for dim, (offset, size, step) in enumerate(zip(offsets, windows, steps)):
-        if step == 0:
+    for dim, (offset, size, stride) in enumerate(zip(offsets, windows, strides)):
+        if stride == 0:
             raise InvalidArgumentError(name, f"InputWindowStrides[{dim}]", 0, "a number other than 0")
         if offset + size > source[dim]:
             raise InvalidArgumentError(name, f"InputWindowSizes[{dim}]", f"{size} from {offset} on",
                                        f"a window within the {source[dim]} elements that InputTensor has")
-    starts = tuple(offset if step > 0 else offset + size - 1 for offset, size, step in zip(offsets, windows, steps))
-    return starts, tuple((size - 1) // abs(step) + 1 for size, step in zip(windows, steps)), steps
+    starts = tuple(offset if stride > 0 else offset + size - 1 for offset, size, stride in zip(offsets, windows, strides))
+    return starts, tuple((size - 1) // abs(stride) + 1 for size, stride in zip(windows, strides)), strides
 
 
 def join(desc: Any) -> CopyProblem:
@@ -242,11 +242,11 @@ def _numbers(operator: str, field: str, values: Any, least: int, count: int) -> 
     return found
 
 
-def _sliced(name: str, tensors: Mapping[str, Tensor], starts: tuple[int, ...], sizes: tuple[int, ...], steps: tuple[int, ...]
-            ) -> CopyProblem:
+def _sliced(name: str, tensors: Mapping[str, Tensor], starts: tuple[int, ...], sizes: tuple[int, ...],
+            strides: tuple[int, ...]) -> CopyProblem:
     if tensors[OUTPUT].sizes != sizes:
         raise InvalidArgumentError(name, "OutputTensor.Sizes", tensors[OUTPUT].sizes, f"{sizes}, the slice's")
-    return _problem(name, tensors, [CopiedPart("InputTensor", sizes, starts, steps, (0,) * len(sizes))])
+    return _problem(name, tensors, [CopiedPart("InputTensor", sizes, starts, strides, (0,) * len(sizes))])
 
 
 def _problem(name: str, tensors: Mapping[str, Tensor], moves: Sequence[CopiedPart], is_in_place: bool = False) -> CopyProblem:

@@ -63,7 +63,7 @@ def _copy_dispatches(problem: CopyProblem, info: DeviceInfo) -> tuple[Dispatch, 
     target, dispatches = problem.tensor(OUTPUT).strides, []
     for move in problem.moves:
         source = problem.tensor(move.field).strides
-        strides = {"input_stride": tuple(map(op.mul, source, move.steps)), "output_stride": target}
+        strides = {"input_stride": tuple(map(op.mul, source, move.strides)), "output_stride": target}
         starts = {"input_start": sum(map(op.mul, source, move.starts)), "output_start": sum(map(op.mul, target, move.at))}
         dispatches.append(_by_element("copy", {"ITEM_BYTES": problem.element.itemsize},
                                       {"Input": move.field, "Output": OUTPUT}, move.sizes, strides, info, starts))
@@ -107,12 +107,12 @@ def _dimensions(sizes: tuple[int, ...], strides: dict[str, tuple[int, ...]]) -> 
     push constants: the innermost dimension has number 0, and the outermost the last number.
     """
     merged: list[tuple[int, ...]] = []  # size and strides, the innermost first
-    for size, *steps in list(zip(sizes, *strides.values()))[::-1]:
-        inner_size, *inner_steps = merged[-1] if merged else (1, *[-1] * len(strides))
-        if size > 1 and steps == [inner_size * step for step in inner_steps]:
-            merged[-1] = (inner_size * size, *inner_steps)
+    for size, *outer_strides in list(zip(sizes, *strides.values()))[::-1]:
+        inner_size, *inner_strides = merged[-1] if merged else (1, *[-1] * len(strides))
+        if size > 1 and outer_strides == [inner_size * stride for stride in inner_strides]:
+            merged[-1] = (inner_size * size, *inner_strides)
         elif size > 1:
-            merged.append((size, *steps))
+            merged.append((size, *outer_strides))
     nothing = (1, *[0] * len(strides))
     *inner, outermost = merged or [nothing]
     rows = [*inner, *[nothing] * (problems.MOST_DIMENSIONS - 1 - len(inner)), outermost]

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...operators import activations, element_types
 from ...operators import plain_problem as problems
-from ...operators.checks import least_tensor, packed_strides
+from ...operators.checks import least_tensor, packed_strides, strides_of
 from ...operators.element_types import ElementType
 from ...operators.plain_problem import OUTPUT, PlainProblem
 from .graph_nodes import GraphNode, refusing
@@ -69,7 +69,7 @@ class Linear:
                 shape = np.broadcast_shapes(*(array.shape for array in arrays))
                 fields = ("ATensor", "BTensor") if len(arrays) == 2 else ("InputTensor",)
                 found = {field: np.broadcast_to(array, shape) for field, array in zip(fields, arrays)}
-        tensors = {field: least_tensor(self._source.data_type, array.shape, steps(array), array.itemsize)
+        tensors = {field: least_tensor(self._source.data_type, array.shape, strides_of(array), array.itemsize)
                    for field, array in found.items()}
         tensors[OUTPUT] = least_tensor(self._element.data_type, shape, packed_strides(shape), self._element.itemsize)
         common = problems.common_fields(str(self.node), self._element, tensors)
@@ -92,11 +92,6 @@ class Linear:
 
     def _scale(self, name: str) -> float:
         return float(self._attributes.get(name, 1))
-
-
-def steps(array: np.ndarray) -> tuple[int, ...]:
-    """Strides in elements, 0 for dimensions of size 1."""
-    return tuple(stride // array.itemsize if size > 1 else 0 for size, stride in zip(array.shape, array.strides))
 
 
 def linear(node: GraphNode, constants: Mapping[str, Sequence[int]], kinds: Mapping[str, int], made: Collection[str],

@@ -19,7 +19,7 @@ from ...engine.vulkan.store import Recent
 from ...engine.weights import Contents, constant
 from ...errors import DriverError, InvalidArgumentError, expect_ours
 from ...operators import element_types
-from ...operators.checks import element_strides, least_tensor, packed_strides
+from ...operators.checks import element_strides, least_tensor, packed_strides, strides_of
 from ...operators.copy_problem import CopiedPart, CopyProblem
 from ...operators.header.descs import DML_TENSOR_DATA_TYPE
 from ...operators.plain_problem import MOST_DIMENSIONS, OUTPUT
@@ -28,7 +28,7 @@ from ...planning.options import Options
 from ..directml.device import Device
 from ..sessions import SHAPES_KEPT, Session, open_device
 from .graph_nodes import RECURRENT
-from .linear import Linear, linear, steps
+from .linear import Linear, linear
 from .moves import MovingNode, move
 from .nodes import RecurrentNode, Values
 from .quantized import QUANTIZED_LSTM, lstm, lstm_weights
@@ -259,7 +259,7 @@ class _Trace:
         for place, source in enumerate(sources):
             # A first dimension, of which the copy takes the last element, so that it may begin anywhere. A tensor's strides are
             # positive, so a reversed dimension is copied from its end on
-            field, sizes, strides = f"InputTensors[{place}]", source.array.shape, steps(source.array)
+            field, sizes, strides = f"InputTensors[{place}]", source.array.shape, strides_of(source.array)
             starts = [size - 1 if stride < 0 else 0 for size, stride in zip(sizes, strides)]
             begin = source.begin + sum(map(mul, starts, strides))
             tensors[field] = least_tensor(data_type, (begin + 1, *sizes), (1, *map(abs, strides)), result.itemsize)
