@@ -23,7 +23,7 @@ from .vulkan.memory import Bound
 
 Origin = Hashable
 OWNED: Origin = "an initializer"
-_PROBED = 64  # elements of an array
+_PROBED = 64  # elements that are compared of an immutable array that was equal before
 
 
 def is_current(found: Origin | None, wanted: Origin | None) -> bool:
