@@ -38,7 +38,7 @@ class TensorPolicy:
 
     def __init__(self, strides: Callable[[Sequence[int]], Sequence[int] | None]) -> None:
         if not callable(strides):
-            raise InvalidArgumentError("pydirectml", "TensorPolicy", type(strides).__name__, "a function of sizes")
+            raise InvalidArgumentError("pydirectml", "TensorPolicy", type(strides).__name__, "a function from sizes to strides")
         self.strides = strides
 
 
