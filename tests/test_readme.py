@@ -66,7 +66,7 @@ def test_the_first_command_needs_no_device(monkeypatch):
 def test_each_kind_of_user_has_an_example():
     kinds = {key: [language for language, _ in blocks] for key, blocks in EXAMPLES.items()}
     assert kinds == {
-        ("README.md", "Where a GPU pays"): ["python"], ("README.md", "Is my GPU used?"): ["sh"],
+        ("README.md", "A program"): ["python"],
         ("docs/correctness.md", "Checking calls"): ["python"],
         ("docs/faces/cli.md", "Commands"): ["sh"], ("docs/faces/directml.md", "A GRU, executed again and again"): ["python"],
         ("docs/faces/directml.md", "Many tensors in one buffer"): ["python"], ("docs/faces/directml.md", "A graph"): ["python"],

@@ -111,6 +111,30 @@ def test_packages_by_their_names_here(tmp_path, manager, said):
     assert (found.returncode == 0) == bool(said)
 
 
+@pytest.mark.parametrize(("wanted", "has_vkdml", "marker", "installed"), [
+    ("demo", True, False, ["models"]), ("demo", False, False, ["vkdml", "models"]), ("demo", True, True, ["vkdml", "models"]),
+    ("test", True, False, ["replacing the vkdml in .venv by this checkout", "vkdml", "models"])])
+def test_the_demo_keeps_a_vkdml_that_its_user_installed(tmp_path, wanted, has_vkdml, marker, installed):
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    (tmp_path / ".venv/bin/python").write_text(f"""#!/bin/bash
+case "$*" in
+  "-m pip show -q vkdml") exit {0 if has_vkdml else 1};;
+  *tools/models/*) echo models;;
+  "-m pip install"*) echo vkdml;;
+  *) exit 9;;
+esac""")
+    (tmp_path / ".venv/bin/python").chmod(0o755)
+    if marker:
+        (tmp_path / ".venv/vkdml-installed-demo").touch()
+    functions = re.search(r"^# Without their own dependencies .*?(?=^install_packages$)", SETUP, re.M | re.S)[0]
+    stubs = ('set -euo pipefail; LOG=/dev/null; step() { case $1 in replacing*) echo "$1";; esac; }; quietly() { "$@"; }; '
+             f'said_of_kp() {{ :; }}; fingerprint() {{ echo f; }}; fail() {{ echo "$1"; exit 1; }}; FOR={wanted}')
+    result = subprocess.run(["/bin/bash", "-c", f"{stubs}\n{functions}\ninstall_project"], cwd=tmp_path, capture_output=True, text=True)
+    assert (result.stdout.splitlines(), result.returncode) == (installed, 0), result.stderr
+    markers = [path.name for path in (tmp_path / ".venv").glob("vkdml-installed-*")]
+    assert markers == ([f"vkdml-installed-{wanted}"] if "vkdml" in installed else [])
+
+
 def test_the_image_has_all_that_setup_needs():
     """So that `make wheels` in it installs nothing."""
     for_tests = {"espeak-ng", "libexpat1-dev", "pkg-config", "zlib1g-dev"}

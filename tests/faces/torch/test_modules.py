@@ -5,7 +5,6 @@ import io
 import itertools
 import pickle
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -412,11 +411,3 @@ def test_parametrized_weights(module):
     torch.testing.assert_close(flat(twin(x)), expected, atol=1e-5, rtol=1e-5)
     module = vt.unconvert(copy.deepcopy(twin))
     torch.testing.assert_close(flat(parametrized(twin)(x)), flat(parametrized(module)(x)), atol=1e-5, rtol=1e-5)
-
-
-def test_each_line_of_the_table_has_its_test():
-    root = Path(__file__).parents[3]
-    named = set(re.findall(r"`(test_\w+)`", (root / "docs/faces/torch.md").read_text()))
-    defined = set(re.findall(r"^def (test_\w+)", "".join(path.read_text() for path in Path(__file__).parent.glob("*.py")), re.M))
-    assert named
-    assert named <= defined
