@@ -79,8 +79,10 @@ void fetch_tile(uint slot, uint first_row)
     [[dont_unroll]] do {
         uvec4 found[FETCHES];
         [[unroll]] for (uint n = 0; n < FETCHES; ++n) found[n] = words_to_come[place_in_state(slot, first_row, place_in_tile(n))];
-        is_there = true;
-        [[unroll]] for (uint n = 0; n < FETCHES; ++n) is_there = is_there && all(notEqual(found[n], uvec4(NOT_THERE)));
+        // NOT_THERE is the largest word. A compiler makes no branches of max(), which would let the loads wait for each other.
+        uvec4 largest = found[0];
+        [[unroll]] for (uint n = 1; n < FETCHES; ++n) largest = max(largest, found[n]);
+        is_there = max(max(largest.x, largest.y), max(largest.z, largest.w)) != NOT_THERE;
         // This stands in the loop, because drivers that mask invocations lose `found` while others of a subgroup go on.
         if (is_there) {
             [[unroll]] for (uint n = 0; n < FETCHES; ++n) put_in_tile(n, uintBitsToFloat(found[n]));
