@@ -19,8 +19,8 @@ OMITTED = "python -m lab.tests.choosing --write"  # takes minutes, and concerns 
 EDITS = {
     "src/vkdml/operators/header/descs.py": [
         ("DML_OPERATOR_TYPE = IntEnum(\"DML_OPERATOR_TYPE\", {\n", f'    "ACTIVATION_{NAME}": 999,\n'),
-        ("class DML_ACTIVATION_SOFTSIGN_OPERATOR_DESC(ActivationDesc):\n    \"\"\"f(x) = x / (1 + |x|).\"\"\"\n",
-         f'\n\nclass {STRUCTURE}(ActivationDesc):\n    """f(x) = x / (1 + |x|)^2."""\n')],
+        ("class DML_ACTIVATION_SOFTSIGN_OPERATOR_DESC(ActivationDesc):\n    \"\"\"f(x) = `x / (1 + |x|)`.\"\"\"\n",
+         f'\n\nclass {STRUCTURE}(ActivationDesc):\n    """f(x) = `x / (1 + |x|)^2`."""\n')],
     "src/vkdml/operators/activations.py": [
         ("_ROWS = [\n", f"    Activation(descs.{STRUCTURE}, 19, lambda x, a, b: x / (1 + np.abs(x)) ** 2),\n")],
     "shaders/common/activations.glsl": [
