@@ -72,8 +72,8 @@ def run(problem: Problem, arrays: Arrays) -> dict[str, np.ndarray]:
                 results = step(x[position, row], *states, *parts(saved[position, direction, row], h))
                 states = [np.concatenate(results[:problem.loop.sources]), *results[len(results) - beside:]]
                 sequence[position, direction, row] = np.concatenate(results[:problem.loop.words])
-            if lengths[row] > 0:  # the last state of a row of length 0 is 0, also where an initial state is given
-                last[:, 0, direction, row] = np.reshape(results[len(results) - len(last):], (len(last), h))
+            if lengths[row] > 0 and len(last):  # the last state of a row of length 0 is 0, also if an initial state is given
+                last[:, 0, direction, row] = results[-len(last):]
     return dict(zip(problem.cell.outputs, [sequence, *last]))
 
 
