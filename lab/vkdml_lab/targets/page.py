@@ -37,7 +37,7 @@ with a second library. *Open* cases were not confirmed this way, or not examined
 all, they are a random sample. `python -m vkdml_lab.targets.page` writes this page from the reports of the
 commands that it names."""
 OURS = """What vkdml does not do: float64 has [limits](kernels/float64.md), 16-bit types are computed in float32, a tensor is
-below 4 GiB or the device's limit, and there is no training ([more](../README.md#what-is-supported-and-what-is-not))."""
+below 4 GiB or the device's limit, and only PyTorch's modules train ([more](../README.md#what-is-supported-and-what-is-not))."""
 UNCONFIRMED = "not confirmed by a second library, or not by hand"
 OPEN = "open"  # outcome of a mistake without a confirmed finding
 COMMON = "All programs below begin with this, which needs onnx and no vkdml:"

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from functools import partial
 from types import CellType, FunctionType, MethodType
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 from ...errors import MissingPackageError, NothingOnDeviceWarning, TorchArgumentError, install_line, shown
 
@@ -29,14 +29,13 @@ from torch.overrides import TorchFunctionMode
 
 from ..directml.device import Device
 from ..sessions import open_device
-from .modules import GRU, LSTM, RNN, TWINS, GRUCell, LSTMCell, RNNCell, Twin
+from .modules import GRU, LSTM, RNN, TWINS, GRUCell, LSTMCell, RNNCell, Training, Twin
 from .torch_operators import graph_stacks, onnx_translations, twin_stacks
 
 __all__ = ["convert", "unconvert", "warm_up", "refresh", "onnx_translations",  # noqa: RUF022  (as the documentation shows them)
            "GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]
 
 Module = TypeVar("Module", bound=nn.Module)
-Training = Literal["refuse", "torch"]
 
 
 def convert(module: Module, device: Device | int | str | None = None, *, inplace: bool = False,
@@ -52,8 +51,8 @@ def convert(module: Module, device: Device | int | str | None = None, *, inplace
         module: a recurrent module, or a model that contains some.
         device: a Device, or an argument of Device(). The default device is opened at the first call.
         inplace: change the module itself; by default a deep copy is changed.
-        training: what calls in training mode do: "refuse" raises an error, "torch" runs PyTorch's own forward, with
-            dropout and gradients.
+        training: what calls in training mode do: "refuse" raises an error; "device" runs forward and backward on the device, in
+            float32; "torch" runs PyTorch's own forward. Both have dropout and gradients.
 
     Returns:
         The module with twins.
@@ -82,7 +81,7 @@ def convert(module: Module, device: Device | int | str | None = None, *, inplace
         _change_class(name, part, TWINS)
         if isinstance(part, Twin):
             part.set_device(device, index)
-            part._trains_on_cpu = training == "torch"
+            part._trains = training
     _bind_again(module)
     if not any(isinstance(part, Twin) for part in module.modules()):
         warnings.warn(f"convert: nothing of {type(module).__name__} runs on the Vulkan device: it has no module of "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,6 +17,9 @@ from ..directml.device import Device
 from ..sessions import open_device, shapes_to_warm_up
 from .stacks import Form, Shape
 from .torch_operators import OPERATORS, OperatorCall, States, check_lengths, compiled_for, untraced
+from .training import run_layers
+
+Training = Literal["refuse", "torch", "device"]
 
 
 class Twin(nn.Module):
@@ -24,13 +27,13 @@ class Twin(nn.Module):
 
     _module: the name of PyTorch's class. _vulkan_device: the device that `convert` was given, _vulkan_index its index then; -1:
     the default device, which the first call opens.
-    _trains_on_cpu: whether training mode runs PyTorch's own forward.
+    _trains: what training mode does, as `convert` was told.
     """
 
     _module: str
     _vulkan_device: Device | int | str | None
     _vulkan_index: int
-    _trains_on_cpu: bool
+    _trains: Training
 
     def __init_subclass__(cls) -> None:
         cls._module = next(base.__name__ for base in cls.__mro__ if base.__module__ == nn.GRU.__module__)
@@ -43,11 +46,11 @@ class Twin(nn.Module):
 
     def _runs_on_cpu(self) -> bool:
         """Whether PyTorch's own forward runs: for training, and for the tracing ONNX exporter, which needs its operators."""
-        if (self.training and self._trains_on_cpu) or (torch.jit.is_tracing() and torch.onnx.is_in_onnx_export()):
+        if (self.training and self._trains == "torch") or (torch.jit.is_tracing() and torch.onnx.is_in_onnx_export()):
             return True
-        if self.training:
+        if self.training and self._trains == "refuse":
             raise TorchArgumentError(self._module, "training", True, "False: call .eval() first; or convert(..., "
-                                     "training=\"torch\"), which trains by PyTorch")
+                                     "training=\"device\" or \"torch\"), which trains on the device or by PyTorch")
         return False
 
     def _weights(self) -> list[Tensor]:
@@ -109,11 +112,16 @@ class Twin(nn.Module):
 
     def forget_device(self) -> None:
         """Remove the attributes that PyTorch's module does not have."""
-        del self._vulkan_device, self._vulkan_index, self._trains_on_cpu, self.__module__
+        del self._vulkan_device, self._vulkan_index, self._trains, self.__module__
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what Module.compile() made, which computes with this object's parameters, as other modules do."""
         return {name: value for name, value in super().__getstate__().items() if name != "_compiled_call_impl"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what earlier versions saved, too."""
+        trains = "torch" if state.get("_trains_on_cpu") else "refuse"
+        super().__setstate__({"_trains": trains} | {name: value for name, value in state.items() if name != "_trains_on_cpu"})
 
     def __prepare_scriptable__(self) -> Any:
         raise TorchArgumentError(self._module, "torch.jit.script", "a converted module", "torch.jit.trace or torch.export")
@@ -126,6 +134,9 @@ class Twin(nn.Module):
         """Run input: [T, B, I], or a PackedSequence's data. Returns y and the last states, [layers * D, B, H] each."""
         form, index = self._form(), self._vulkan_index
         call = OperatorCall(form.mode, input, list(states), self._weights(), batch_sizes, *form[1:], index, lengths)
+        if self.training:
+            y, *last = untraced(run_layers)(call, compiled_for(self, self._vulkan_device), vars(self).get("dropout", 0.0))
+            return y, tuple(last)
         y, *last = OPERATORS[form.mode](*call[1:]) if torch.compiler.is_compiling() else untraced(Twin._call)(self, call)
         return y, tuple(last)
 

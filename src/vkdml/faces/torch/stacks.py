@@ -27,11 +27,14 @@ ELEMENTS = {getattr(torch, element.name): element for element in element_types.A
 
 
 class Kind(NamedTuple):
-    """Which cell a PyTorch module becomes. gates: for each of the cell's gates, its index in PyTorch's order."""
+    """Which cell a PyTorch module becomes. gates: for each of the cell's gates, its index in PyTorch's order. training: the
+    cells that run forward and backward.
+    """
 
     cell: Cell
     gates: tuple[int, ...]
     activations: tuple[ParametrizedActivation, ...]
+    training: tuple[Cell, Cell]
     flags: Mapping[str, bool] = {}
 
 
@@ -39,12 +42,14 @@ _SIGMOID, _TANH, _RELU, _IDENTITY = (ParametrizedActivation(BY_TYPE[DML_OPERATOR
                                      for name in ("SIGMOID", "TANH", "RELU", "IDENTITY"))
 
 KINDS = {  # keys: PyTorch's names of modes
-    "GRU": Kind(cells.GRU, (1, 0, 2), (_SIGMOID, _TANH), {"LinearBeforeReset": True}),  # gates r z n -> z r h
-    "LSTM": Kind(cells.LSTM, (0, 3, 1, 2), (_SIGMOID, _TANH, _TANH)),  # gates i f g o -> i o f c
-    "RNN_TANH": Kind(cells.RNN, (0,), (_TANH,)),
-    "RNN_RELU": Kind(cells.RNN, (0,), (_RELU,)),
+    # gates r z n -> z r h
+    "GRU": Kind(cells.GRU, (1, 0, 2), (_SIGMOID, _TANH), (cells.GRU, cells.GRU_BACKWARD), {"LinearBeforeReset": True}),
+    # gates i f g o -> i o f c
+    "LSTM": Kind(cells.LSTM, (0, 3, 1, 2), (_SIGMOID, _TANH, _TANH), (cells.LSTM_TRAINING, cells.LSTM_BACKWARD)),
+    "RNN_TANH": Kind(cells.RNN, (0,), (_TANH,), (cells.RNN, cells.RNN_BACKWARD)),
+    "RNN_RELU": Kind(cells.RNN, (0,), (_RELU,), (cells.RNN, cells.RNN_BACKWARD)),
 }
-_PROJECTION = Kind(cells.RNN, (0,), (_IDENTITY,))
+_PROJECTION = KINDS["RNN_TANH"]._replace(activations=(_IDENTITY,))
 
 
 class Shape(NamedTuple):

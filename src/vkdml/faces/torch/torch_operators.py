@@ -63,7 +63,7 @@ class CompiledStacks:
     def __init__(self, device: Device | int | str | None, is_graphs: bool) -> None:
         self.device = device
         self.parameters = ModuleParameters(is_graphs)
-        self.stacks: Recent[Stack] = Recent(_STACKS_KEPT)
+        self.stacks: Recent[Any] = Recent(_STACKS_KEPT)  # and the passes of training on the device
         self.last: tuple[list[Any], Any] = [], None  # what was checked of the last call, and its stack
         self.lock = Lock()  # acquire it to use the others
 
@@ -71,7 +71,8 @@ class CompiledStacks:
         """Find or make the stack for a call of this form and shape, with the parameters of the last update."""
         device, parameters = open_device(form.module, self.device), self.parameters
         key = (form, len(parameters.layers[0].parameters), parameters.layers[0].width, shape, device)
-        return self.stacks.get(key, lambda: Stack(form, shape, device, parameters))
+        found: Stack = self.stacks.get(key, lambda: Stack(form, shape, device, parameters))
+        return found
 
 
 twin_stacks: WeakKeyDictionary[object, CompiledStacks] = WeakKeyDictionary()
@@ -231,7 +232,7 @@ def _no_gradient(ctx: Any, *gradients: Any) -> Any:
 
 def _not_differentiable(how: str) -> TorchArgumentError:
     return TorchArgumentError("vkdml.torch", how, "a converted module in what is differentiated", "none: torch.no_grad() or "
-                              "detached tensors for inference; convert(..., training=\"torch\") and .train() to train")
+                              "detached tensors for inference; convert(..., training=\"device\") and .train() to train")
 
 
 def _no_vmap(*arguments: Any) -> Any:

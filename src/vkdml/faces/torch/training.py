@@ -1,0 +1,186 @@
+"""Training on the device: a direction of a layer is a torch.autograd.Function. PyTorch composes layers of it, and
+differentiates all else: proj_size, dropout, packing, and putting a direction's parameters into one matrix.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import _C, Tensor
+from torch.nn.functional import pad
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from ...engine.execution import HOST, Execution, Node
+from ...errors import TorchArgumentError
+from ...operators import plain_problem
+from ...operators.checks import round_up
+from ...operators.element_types import FLOAT32
+from ...operators.header.descs import DML_BUFFER_TENSOR_DESC, DML_GEMM_OPERATOR_DESC
+from ...operators.problem import problem_of
+from ..directml.device import Device
+from ..sessions import open_device
+from .stacks import KINDS, device_of, layers_of
+from .torch_operators import CompiledStacks, OperatorCall, States
+from .transfers import run
+
+
+class Pass(NamedTuple):
+    """What a direction of a layer computes, for one shape."""
+
+    mode: str
+    t: int
+    b: int
+    inputs: int
+    hidden: int
+    reverse: bool
+    lengths: bool
+
+
+class Passes:
+    """The executions of a direction of a layer. Weights are packed at each run, as they change at each step of training."""
+
+    def __init__(self, of: Pass, device: Device) -> None:
+        kind, sizes = KINDS[of.mode], {"T": of.t, "B": of.b, "I": of.inputs, "H": of.hidden, "D": 1}
+        cell, gradient = kind.training
+        self.words, h, count = gradient.loops[0].words, of.hidden, of.t * of.b
+        columns = self.columns = round_up(h + of.inputs + 1, 4)  # of the matrix [R, W, bias], in whole vectors
+        left_out = {"PeepholeTensor", "" if of.lengths else "SequenceLengthsTensor"}
+        fields, after = ([field for field in one.tensors if field not in left_out] for one in (cell, gradient))
+        node = Node(problem_of(cell, FLOAT32, sizes, fields, kind.activations, kind.flags, (of.reverse,)),
+                    {field: field for field in fields})
+        self.results = {field: (of.t, of.b, cell.loops[-1].words * h) if field == "OutputSequenceTensor" else (of.b, h)
+                        for field in cell.outputs}
+        weights = ("WeightTensor", "RecurrenceTensor", "BiasTensor")
+        self.forward = Execution(device.gpu, device.share, [node], self.results, ways=dict.fromkeys(weights, HOST))
+
+        names = {field: field for field in after} | dict.fromkeys(("WeightTensor", "RecurrenceTensor"), "w")
+        strides = {"RecurrenceTensor": (0, 0, 1, columns)}  # the matrix's first columns, transposed
+        node = Node(problem_of(gradient, FLOAT32, sizes | {"I": columns}, after, kind.activations, {}, (not of.reverse,),
+                               strides), names)
+        rows, given = self.words * h, h + of.inputs
+        d = "OutputSequenceTensor"
+        nodes = [node, _product((rows, count, 1, rows), d, (count, columns, columns, 1), "InputTensor", "dw"),
+                 _product((count, rows, rows, 1), d, (rows, given, columns, 1), "w", "dx")]
+        last = {field: (of.b, h) for field in gradient.outputs if field != d}
+        self.gradients = {"dw": (rows, columns), "dx": (of.t, of.b, given), **last}
+        self.backward = Execution(device.gpu, device.share, nodes, self.gradients, ways={"w": HOST})
+
+
+def _product(a: tuple[int, ...], a_name: str, b: tuple[int, ...], b_name: str, result: str) -> Node:
+    """Make a node of a product of matrices: the rows and columns of each, and their strides."""
+    def desc(rows: int, columns: int, *strides: int) -> DML_BUFFER_TENSOR_DESC:
+        return DML_BUFFER_TENSOR_DESC(DataType=FLOAT32.data_type, Sizes=[1, 1, rows, columns], Strides=[0, 0, *strides])
+
+    gemm = DML_GEMM_OPERATOR_DESC(ATensor=desc(*a), BTensor=desc(*b), OutputTensor=desc(a[0], b[1], b[1], 1))
+    return Node(plain_problem.gemm(gemm), {"ATensor": a_name, "BTensor": b_name, "OutputTensor": result})
+
+
+class _Layer(torch.autograd.Function):
+    """One direction of a layer: x [T, B, I], states [B, H] and the matrix [R, W, bias]. Returns y and the last states."""
+
+    @staticmethod
+    def forward(ctx: Any, of: Pass, passes: Passes, lengths: Tensor | None, x: Tensor, w: Tensor, h: Tensor, c: Tensor) -> Any:
+        hidden, inputs, n = of.hidden, of.inputs, len(KINDS[of.mode].gates) * of.hidden
+        recurrent, bias, recurrent_bias = w[:n, :hidden], w[-n:, hidden + inputs], w.new_zeros(n)
+        if of.mode == "GRU":  # m z r n -> z r n
+            recurrent, recurrent_bias = recurrent.roll(-hidden, 0), pad(w[:hidden, hidden + inputs], (2 * hidden, 0))
+        values = {"InputTensor": x, "WeightTensor": w[-n:, hidden:hidden + inputs], "RecurrenceTensor": recurrent,
+                  "BiasTensor": torch.cat([bias, recurrent_bias]), "HiddenInitTensor": h, "CellMemInitTensor": c}
+        if lengths is not None:
+            values["SequenceLengthsTensor"] = lengths.int()
+        results = run(of.mode, passes.forward, values, passes.results)
+        y, *last = results.values()
+        ctx.of, ctx.passes, ctx.lengths, ctx.after = of, passes, lengths, y
+        ctx.save_for_backward(x, w, h, c)  # PyTorch refuses backward after one of them was changed in place
+        ctx.set_materialize_grads(False)
+        return y[..., :hidden].clone(), *last
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor | None, dh: Tensor | None, dc: Tensor | None = None) -> Any:
+        if torch.is_grad_enabled():
+            raise TorchArgumentError("vkdml.torch", "training on the device, create_graph", True, "False: first derivatives")
+        x, w, h, c = ctx.saved_tensors
+        of, lengths, rows = ctx.of, ctx.lengths, torch.arange(ctx.of.b, device=x.device)
+        ends = torch.full_like(rows, of.t - 1) if lengths is None else (lengths.long() - 1).clamp(min=0)
+        starts, ends = (ends, torch.zeros_like(rows)) if of.reverse else (torch.zeros_like(rows), ends)
+        states = torch.cat([h, c], 1)[:, :ctx.after.shape[-1]]
+        before = ctx.after.roll(-1 if of.reverse else 1, 0).index_put((starts, rows), states)
+        given = torch.cat([before[..., :of.hidden], x, x.new_ones(of.t, of.b, 1)], -1)
+        outside = x.new_zeros(of.t, of.b, of.hidden) if dy is None else dy
+        if dh is not None:
+            outside = outside.index_put((ends, rows), dh, accumulate=True)
+        saved = torch.cat([outside, before[..., -of.hidden:]][:min(ctx.passes.words, 2)], -1)  # an RNN needs no h
+        values = {"InputTensor": pad(given, (0, w.shape[1] - given.shape[-1])), "SavedTensor": saved, "w": w,
+                  "CellMemInitTensor": torch.zeros_like(c) if dc is None else dc}
+        if lengths is not None:
+            past = (torch.arange(of.t, device=x.device)[:, None] >= lengths)[..., None]
+            values |= {name: values[name].masked_fill(past, 0) for name in ("InputTensor", "SavedTensor")}
+            values["SequenceLengthsTensor"] = lengths.int()
+        found = run(of.mode, ctx.passes.backward, values, ctx.passes.gradients)
+        first = found.get("OutputCellSingleTensor")
+        of_h = found["dx"][starts, rows, :of.hidden]
+        if of.mode == "GRU":
+            of_h = of_h + first
+        return None, None, None, found["dx"][..., of.hidden:], found["dw"], of_h, first if of.mode == "LSTM" else None
+
+
+def _matrix(of: Pass, columns: int, w: Tensor, r: Tensor, biases: list[Tensor]) -> Tensor:
+    """Put R, W and the biases side by side, with the gates in the order of the gradient's cell."""
+    gates = KINDS[of.mode].gates
+    w, r, bias, r_bias = (torch.cat([part.chunk(len(gates))[gate] for gate in gates])
+                          for part in (w, r, *(biases or [w.new_zeros(len(w))] * 2)))
+    h = of.hidden
+    if of.mode == "GRU":  # z r n -> m z r n
+        w, r = pad(w, (0, 0, h, 0)), torch.cat([r[2 * h:], pad(r[:2 * h], (0, 0, 0, h))])
+        bias, r_bias = pad(bias, (h, 0)), torch.cat([r_bias[2 * h:], pad(r_bias[:2 * h], (0, h))])
+    joined = torch.cat([r, w, (bias + r_bias)[:, None]], 1)
+    return pad(joined, (0, columns - joined.shape[1]))
+
+
+def _check(call: OperatorCall) -> None:
+    """Refuse what has no gradient on the device."""
+    _, (_, rows, _), *_ = call.check(layers_of(call.form, call.weights, device_of(call.weights))[0].width)
+    is_captured = torch.compiler.is_compiling() or torch.jit.is_tracing()
+    refused = [("input", "no rows", rows == 0, "at least one"),
+               ("dtype", call.input.dtype, call.input.dtype is not torch.float32, "torch.float32"),
+               ("autocast", "enabled", torch.is_autocast_enabled(call.input.device.type), "disabled, with float32"),
+               ("torch.func or vmap", "active", _C._are_functorch_transforms_active(), "none: loss.backward()"),
+               ("graph capture", "active", is_captured, "none: train in eager mode, or capture after .eval()"),
+               ("hx", "initial states with proj_size", bool(call.hx) and call.form.per_layer(call.weights) % 2 == 1, "None")]
+    for what, found, is_refused, allowed in refused:
+        if is_refused:
+            raise TorchArgumentError(call.module, f"training on the device, {what}", found, allowed)
+
+
+def run_layers(call: OperatorCall, compiled: CompiledStacks, dropout: float) -> States:
+    """Run a module's layers as PyTorch does: [T, B, I], or a PackedSequence's data. Returns y and the last states."""
+    _check(call)
+    form, x, lengths, count = call.form, call.input, call.lengths, call.form.per_layer(call.weights)
+    if call.batch_sizes is not None:
+        x, lengths = pad_packed_sequence(PackedSequence(x, call.batch_sizes))
+    lengths = None if lengths is None else lengths.to(x.device)
+    device, h, last = open_device(form.module, compiled.device), form.hidden_size, list[Any]()
+    for k in range(form.num_layers):
+        outputs = []
+        for direction in range(form.directions):
+            at = k * form.directions + direction
+            w, r, *biases = call.weights[at * count:(at + 1) * count]
+            projection = biases.pop() if count % 2 else None
+            of = Pass(form.mode, len(x), x.shape[1], x.shape[2], h, direction == 1, lengths is not None)
+            zeros = x.new_zeros(of.b, h)
+            states = [*(state[at] for state in call.hx), zeros, zeros][:2] if call.hx else [zeros, zeros]
+            with compiled.lock:
+                passes = compiled.stacks.get((of, device), lambda: Passes(of, device))  # noqa: B023  (called at once)
+            matrix = _matrix(of, passes.columns, w, r if projection is None else r @ projection, biases)
+            y, *ends = _Layer.apply(of, passes, lengths, x, matrix, *states)
+            if projection is not None:
+                y, ends[0] = y @ projection.T, ends[0] @ projection.T
+            outputs.append(y)
+            last.append(ends)
+        x = torch.cat(outputs, -1)
+        if dropout and k + 1 < form.num_layers:
+            x = torch.dropout(x, dropout, True)
+    if call.batch_sizes is not None:
+        x = pack_padded_sequence(x, lengths.cpu()).data  # type: ignore[union-attr]
+    return x, *(torch.stack(state) for state in zip(*last))

@@ -1,0 +1,164 @@
+"""Training on the device: PyTorch's gradients, and PyTorch's rules about them."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import vkdml
+import vkdml.torch as vt
+
+from .gradients import TOLERANCE, error
+from .support import B, H, I, T
+
+pytestmark = [pytest.mark.device, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+
+
+@pytest.fixture(autouse=True)
+def gradients_on(no_grad):
+    with torch.enable_grad():
+        yield
+
+
+def pair(kind=nn.LSTM, **settings):
+    """A module, and its twin that trains on the device."""
+    module = kind(I, H, **settings)
+    return module, vt.convert(module, training="device")
+
+
+def loss_of(module, x):
+    y, _ = module(x)
+    return (y * torch.linspace(-1, 1, y.numel()).reshape(y.shape)).sum()
+
+
+def assert_same_gradients(module, twin, rtol=1e-4):
+    for (name, parameter), (_, of_twin) in zip(module.named_parameters(), twin.named_parameters()):
+        assert (parameter.grad is None) == (of_twin.grad is None), name
+        if parameter.grad is not None:
+            torch.testing.assert_close(of_twin.grad, parameter.grad, rtol=rtol, atol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize("seed", range(0, 200, 10))
+def test_random_module(seed):
+    found, where = error(seed)
+    assert found < TOLERANCE, where
+
+
+@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM, nn.RNN])
+def test_accumulation_frozen_parameters_and_retain_graph(kind):
+    module, twin = pair(kind)
+    x = torch.randn(T, B, I)
+    for one in (module, twin):
+        one.weight_hh_l0.requires_grad_(False)
+        loss = loss_of(one, x)
+        loss.backward(retain_graph=True)
+        loss.backward()
+        loss_of(one, 2 * x).backward()
+    assert_same_gradients(module, twin)
+
+
+def test_a_step_of_an_optimizer_changes_what_is_computed():
+    """Three steps: each packs the weights of its own."""
+    module, twin = pair(nn.GRU)
+    x = torch.randn(T, B, I)
+    for one in (module, twin):
+        optimizer = torch.optim.SGD(one.parameters(), lr=0.05)
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss_of(one, x).backward()
+            nn.utils.clip_grad_norm_(one.parameters(), 1.0)
+            optimizer.step()
+    for parameter, of_twin in zip(module.parameters(), twin.parameters()):
+        torch.testing.assert_close(of_twin, parameter, rtol=1e-4, atol=1e-5)
+    with torch.no_grad():
+        torch.testing.assert_close(twin.eval()(x)[0], module(x)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_dropout_between_layers():
+    module, twin = pair(num_layers=2, dropout=1.0)  # drops all: the second layer sees zeros
+    x = torch.randn(T, B, I)
+    for one in (module, twin):
+        loss_of(one, x).backward()
+    assert_same_gradients(module, twin)
+    assert not twin.weight_ih_l0.grad.any()
+
+
+def test_copies_checkpoints_and_no_gradient():
+    module, twin = pair(nn.GRU)
+    x = torch.randn(T, B, I, requires_grad=True)
+    loss_of(module, x).backward()
+    for one in (copy.deepcopy(twin), pickle.loads(pickle.dumps(twin))):
+        y, _ = checkpoint(one, x, use_reentrant=False)
+        (y * torch.linspace(-1, 1, y.numel()).reshape(y.shape)).sum().backward()
+        assert_same_gradients(module, one)
+    with torch.no_grad():
+        assert not twin(x)[0].requires_grad
+
+
+def test_what_is_past_a_length_has_no_gradient():
+    """NaN there, too; and a row without steps."""
+    _, twin = pair()
+    x = torch.randn(T, B, I)
+    x[2:, 0] = torch.nan
+    x.requires_grad_()
+    y, (h, c) = twin(x, lengths=[2, T, 0])
+    (y.sum() + h.sum() + c.sum()).backward()
+    assert not x.grad[2:, 0].any()
+    assert not x.grad[:, 2].any()
+    assert x.grad[:2, 0].all()
+    assert all(parameter.grad.isfinite().all() for parameter in twin.parameters())
+
+
+@pytest.mark.parametrize("changed", ["parameter", "input", "output"])
+def test_what_is_changed_in_place_before_backward_is_refused(changed):
+    _, twin = pair(nn.GRU)
+    x = torch.randn(T, B, I)
+    y, _ = twin(x)
+    loss = y.pow(2).sum() if changed == "output" else y.sum()
+    with torch.no_grad():
+        {"parameter": twin.weight_hh_l0, "input": x, "output": y}[changed].add_(1)
+    if changed == "parameter":  # its copy in the matrix is unchanged, as are its gradients
+        loss.backward()
+    else:
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+
+
+REFUSED = {
+    "float64": (lambda twin, x: twin.double()(x.double()), "dtype: found torch.float64; expected torch.float32"),
+    "bfloat16": (lambda twin, x: twin.bfloat16()(x.bfloat16()), "dtype: found torch.bfloat16"),
+    "autocast": (lambda twin, x: in_autocast(twin, x), "autocast: found enabled"),
+    "torch.func": (lambda twin, x: torch.func.grad(lambda x: twin(x)[0].sum())(x), "torch.func or vmap"),
+    "vmap": (lambda twin, x: torch.vmap(twin)(x[None]), "torch.func or vmap"),
+    "graph capture": (lambda twin, x: torch.jit.trace(twin, x), "graph capture: found active"),
+    "no rows": (lambda twin, x: twin(x[:, :0]), "input: found no rows"),
+    "another device": (lambda twin, x: twin(x.to("meta")), "input: found a tensor on meta; expected one on cpu"),
+}
+
+
+def in_autocast(twin, x):
+    with torch.autocast("cpu"):
+        return twin(x)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name):
+    call, message = REFUSED[name]
+    with pytest.raises(vkdml.InvalidArgumentError, match=message):
+        call(pair()[1], torch.randn(T, B, I))
+
+
+def test_states_with_projection_are_refused():
+    _, twin = pair(proj_size=2)
+    with pytest.raises(vkdml.InvalidArgumentError, match="hx: found initial states with proj_size; expected None"):
+        twin(torch.randn(T, B, I), (torch.zeros(1, B, 2), torch.zeros(1, B, H)))
+
+
+def test_second_derivatives_are_refused():
+    _, twin = pair()
+    x = torch.randn(T, B, I, requires_grad=True)
+    with pytest.raises(vkdml.InvalidArgumentError, match="create_graph: found True; expected False"):
+        torch.autograd.grad(loss_of(twin, x), x, create_graph=True)
