@@ -134,9 +134,13 @@ def _shared(loop: GpuLoop, rates: GpuRates) -> float:
 
 def _cache(loop: GpuLoop, rates: GpuRates) -> float:
     """Estimate the seconds for the bytes from the second-level cache: streamed weights, h and the input's part."""
-    h = 0 if loop.schedule == SEQUENCE else loop.rows * loop.vector_bytes
     streamed = loop.tiles * _weights(loop, loop.streamed_loads) / loop.turns
-    return (streamed + loop.workgroups * (h + loop.rows * loop.turn_units * 16)) / rates.cache_rate
+    return (streamed + _fetched(loop) + loop.workgroups * loop.rows * loop.turn_units * 16) / rates.cache_rate
+
+
+def _fetched(loop: GpuLoop) -> int:
+    """Count the bytes of h that all workgroups load in a phase."""
+    return 0 if loop.schedule == SEQUENCE else loop.workgroups * loop.rows * loop.vector_bytes
 
 
 def _farther(loop: GpuLoop, rates: GpuRates) -> float:
@@ -151,9 +155,9 @@ def _farther(loop: GpuLoop, rates: GpuRates) -> float:
 
 
 def _exposed(loop: GpuLoop, rates: GpuRates) -> float:
-    """Estimate the waiting that nothing hides, in a phase: for h or the first streamed weights, and for its barriers."""
+    """Estimate the waiting that nothing hides, in a phase: for h, which all load at once, or for weights, and for barriers."""
     waits = loop.schedule != SEQUENCE or loop.streamed_loads > 0
-    return waits * rates.latency + _SYNCHRONIZATION_CYCLES / rates.clock
+    return waits * max(rates.latency, _fetched(loop) / rates.cache_rate) + _SYNCHRONIZATION_CYCLES / rates.clock
 
 
 def _kept(loop: GpuLoop, rates: GpuRates) -> float:
