@@ -13,7 +13,7 @@ def poisoned(monkeypatch):
     """Before each run, all buffers that executions share are filled with bytes of 0xFF: NaN in every type of floats. Returns how
     many were filled so far, in a list of one.
     """
-    places, prepared, filled = executions.places, Execution._prepared, [0]
+    places, prepared, filled = executions.places, Execution.prepared, [0]
 
     def fill(execution, *arguments):
         commands = prepared(execution, *arguments)
@@ -26,5 +26,5 @@ def poisoned(monkeypatch):
     for gpu in devices._open.values():
         gpu.store.clear()  # of buffers without a copy on the host, which could not be filled
     monkeypatch.setattr(executions, "places", lambda sizes, with_copies, *others: places(sizes, sizes, *others))
-    monkeypatch.setattr(Execution, "_prepared", fill)
+    monkeypatch.setattr(Execution, "prepared", fill)
     return filled

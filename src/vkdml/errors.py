@@ -30,7 +30,7 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in text)
 
 
-_OURS = "vkdml", "numpy", "contextlib"  # the last passes on what a `with` block raises
+_OURS = "vkdml", "numpy", "contextlib", "concurrent"  # the last two pass on what a `with` block, or a thread, raises
 
 
 def is_ours(error: BaseException, *others: str) -> bool:

@@ -106,7 +106,7 @@ class Execution:
 
     share: decides which runs are checked. contents: the weights last seen; executions that differ in T and B only share it.
     ways: how inputs get to the device, by name. Constants that are weights are packed; names that are no inputs are ignored.
-    turns: how many sets of buffers it has, so that the host can access one while a run uses another (`prepared_turns`).
+    turns: how many sets of buffers it has, so that the host can access one while a run uses another (`prepared`).
 
     inputs: the names that each run must pass. weight_names: the names that a run may leave out if they have not changed.
     """
@@ -200,7 +200,7 @@ class Execution:
         """
         begin, made = time.perf_counter(), self.gpu.pipelines_made
         given = [self._memory_of(name, values.get(name)) for name in self.inputs]
-        turn = self._prepared(values, self._is_verified and self._share.has_next())[0]
+        turn = self.prepared(values, self._is_verified and self._share.has_next())[0]
         self._execute(turn, given)
         self._tell(begin, made)
         return {name: turn.buffers[name]._take(shape, dtype) for name, (shape, dtype) in results.items()}
@@ -211,17 +211,13 @@ class Execution:
             turn.buffers[name]._put(memory)
         turn.commands.execute()
 
-    def prepared_turns(self, values: Mapping[str, np.ndarray]) -> list[Turn]:
-        """Pack the weights among `values`, as `run` does. Return what executes the turns, until the lock's `work` ends."""
-        return self._prepared(values, False)
-
     @working
     def prepare(self, weights: Mapping[str, np.ndarray]) -> None:
         """Pack the weights, by name, and make all that a run needs. If that compiles anything, run once on zeros, as some
         drivers compile at the first dispatch.
         """
         begin, made = time.perf_counter(), self.gpu.pipelines_made
-        turns = self._prepared(weights, False)
+        turns = self.prepared(weights)
         for turn in turns:
             turn.commands.prepare()
         if self.gpu.pipelines_made > made:
@@ -234,8 +230,8 @@ class Execution:
             _log.info("%s: %.3f s in all for %d compiled kernels, with the first run", self._name, time.perf_counter() - begin,
                       self.gpu.pipelines_made - made)
 
-    def _prepared(self, values: Mapping[str, np.ndarray], is_checked: bool) -> list[Turn]:
-        """Pack the weights in `values`. Return the turns, of which one is to be executed.
+    def prepared(self, values: Mapping[str, np.ndarray], is_checked: bool = False) -> list[Turn]:
+        """Pack the weights in `values`. Return the turns, which may be executed until the lock's `work` ends.
 
         Raises InvalidArgumentError, before anything is made, if the device has too little memory.
         """
@@ -244,6 +240,7 @@ class Execution:
             placed = self._placed()
             self.gpu.memory.expect_room(self._name, self._bytes_of(placed))
             self._places = placed
+            self.gpu.compile((one for made, _ in self._nodes for one in made.plan.initialize + made.plan.execute), self._lease)
         self.gpu.store.use(self._lease.keys)
         if not self.weight_names.isdisjoint(values):
             for index, names in self._given.items():

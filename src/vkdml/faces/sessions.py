@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import cycle
+from itertools import accumulate, cycle, groupby
 from types import NoneType
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -26,7 +25,7 @@ from ..planning.options import Options
 from .directml.device import Device
 
 SHAPES_KEPT = 64  # a session keeps the executions of so many shapes: each is a recording of commands
-_CHUNK_BYTES, _MOST_CHUNKS = 2**21, 10  # of a long call: bytes of x and y in each, and how many; see `_chunk_steps`
+_CHUNK_BYTES, _MOST_CHUNKS = 2**21, 10  # of a long call: bytes of x and y in each, and how many; see `_chunks`
 _SHARED_KEPT = 256  # the session of the functions and of `run_node` keeps so many, for all operators together
 
 Arrays = Mapping[str, np.ndarray | None]
@@ -164,23 +163,17 @@ class Session:
             names = {field: field for field, tensor in problem.tensors.items() if tensor is not None}
             return Execution(device.gpu, device.share, [Node(problem, names)], results, settings.options, contents, turns=turns)
 
-        chunks, position = [], 0
-        steps = _chunk_steps(device, problem)
-        for size, count in Counter(steps).items() if len(steps) > 1 else ():
-            states = [initial for initial in STATES.values() if initial in settings.cell.inputs]
-            given = ["InputTensor", *states, *[LENGTHS] * problem.has(LENGTHS)]
+        chunks, slices = [], _chunks(device, problem)
+        for size, group in groupby(slices, lambda steps: steps.stop - steps.start) if len(slices) > 1 else ():
+            given = ["InputTensor", *STATES.values() & settings.cell.inputs.keys(), *[LENGTHS] * problem.has(LENGTHS)]
             zeros = settings.zeros(arrays, size, problem.batch, given)
             part, _ = settings.problem(name, {field: arrays.get(field) for field in WEIGHTS} | zeros)
-            bounds = [position + size * place for place in range(count)]
-            position += size * count
-            if problem.reverse[0]:
-                bounds = [problem.steps - begin - size for begin in bounds]
-            chunks.append((execution(part, 2), [slice(begin, begin + size) for begin in bounds]))
+            chunks.append((execution(part, 2), list(group)))
         return Call(problem, chunks[0][0] if chunks else execution(problem, 1), results, chunks)
 
 
-def _chunk_steps(device: Device, problem: Problem) -> list[int]:
-    """Return the steps of the runs that compute a problem, in order: chunks if it is long and the GPU discrete, else T alone.
+def _chunks(device: Device, problem: Problem) -> list[slice]:
+    """Return the steps of the runs that compute a problem, in order: chunks if it is long and the GPU discrete, else all.
 
     Chunks give the same bits, as a stream's steps do, if states are float32. A run that may be checked is not cut.
     """
@@ -188,8 +181,10 @@ def _chunk_steps(device: Device, problem: Problem) -> list[int]:
                 or device.gpu.host_memory or device.share.share)
     size = problem.steps * problem.batch * (problem.input_size + problem.hidden) * problem.element.itemsize
     count = 1 if is_whole else min(size // _CHUNK_BYTES + 1, _MOST_CHUNKS, problem.steps)
-    steps, longer = divmod(problem.steps, count)
-    return [steps + 1] * longer + [steps] * (count - longer)
+    least, longer = divmod(problem.steps, count)
+    sizes = [least + 1] * longer + [least] * (count - longer)
+    slices = [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes))]
+    return slices[::-1] if problem.reverse[0] else slices
 
 
 def _run_in_chunks(call: Call, given: Mapping[str, np.ndarray], batch_first: bool) -> dict[str, np.ndarray]:
@@ -199,8 +194,7 @@ def _run_in_chunks(call: Call, given: Mapping[str, np.ndarray], batch_first: boo
     results = {field: np.empty(shape, dtype) for field, (shape, dtype) in call.results.items()}
     along_steps = (lambda array: array.swapaxes(0, 1)) if batch_first else (lambda array: array)
     x, y = along_steps(given["InputTensor"]), along_steps(results["OutputSequenceTensor"])
-    lengths = given.get(LENGTHS, np.full(1, call.problem.steps)).astype(np.int64)
-    lengths = lengths.reshape((-1, 1, 1) if batch_first else (1, -1, 1))  # as states have their rows
+    lengths = given.get(LENGTHS, np.full(1, call.problem.steps)).reshape((-1, 1, 1) if batch_first else (1, -1, 1))  # as states
     states = {output: results[output] for output in STATES if output in results}
     for output, state in states.items():  # rows without a step end at 0
         np.copyto(state, np.where(lengths > 0, given.get(STATES[output], np.zeros(1, state.dtype)), 0))
@@ -215,7 +209,7 @@ def _run_in_chunks(call: Call, given: Mapping[str, np.ndarray], batch_first: boo
                 turn.put(LENGTHS, (np.clip(lengths, steps.start, steps.stop) - steps.start).astype(np.uint32))
 
     for execution, chunks in call.chunks:
-        runs = list(zip(cycle(execution.prepared_turns(given)), chunks))
+        runs = list(zip(cycle(execution.prepared(given)), chunks))
         copy((), runs[:1])
         for place, (turn, steps) in enumerate(runs):
             for output, state in states.items():

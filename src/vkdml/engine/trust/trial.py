@@ -138,6 +138,7 @@ def grid_sync_test(gpu: Gpu, sync: GridSync) -> Verdict:
 
     Raises DriverError when the driver fails, which says nothing about waiting.
     """
+    gpu.compile(one for plan in plans_of_test(gpu.info, sync) for one in plan.initialize + plan.execute)
     measured: Measured | None = None
     verdict = NONE_MAY_WAIT
     for problem, runs in zip(_problems(gpu.info, sync), _RUNS.values()):

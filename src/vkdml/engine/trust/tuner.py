@@ -131,9 +131,12 @@ class Tuner:
         trial = Trial(self._gpu, problem)
         runs: dict[int, Run] = {}
         end = time.perf_counter() + _WARMING_SECONDS
-        for place, plan in enumerate(plans):
-            has_buffers = max(storage_buffers(plan).values()) <= self._gpu.info.max_storage_buffers
-            if has_buffers and time.perf_counter() < end and (run := self._unless_failed(lambda: _warm(trial, plan))):  # noqa: B023
+        fit = {place: plan for place, plan in enumerate(plans)
+               if max(storage_buffers(plan).values()) <= self._gpu.info.max_storage_buffers}
+        self._unless_failed(lambda: self._gpu.compile((
+            one for plan in fit.values() for one in plan.initialize + plan.execute), until=end))
+        for place, plan in fit.items():
+            if time.perf_counter() < end and (run := self._unless_failed(lambda: _warm(trial, plan))):  # noqa: B023
                 runs[place] = run
         seconds: dict[int, float] = {}
         end = time.perf_counter() + _SECONDS

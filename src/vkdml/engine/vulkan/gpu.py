@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import finalize
@@ -158,8 +159,8 @@ _ACCESSES, _STAGES = _SHADER_READ | _SHADER_WRITE | _TRANSFER_READ | _TRANSFER_W
 class Gpu(system.OfOneProcess):
     """One opened Vulkan device.
 
-    store: what is kept between calls. memory: the budget. host_memory: whether the device works in the host's memory, so that
-    buffers need no copy. only_written_types: of memory that the host only writes, by its kind. driver: makes all calls into kp.
+    store: what is kept between calls. memory: the budget. host_memory: whether the device works in the host's memory, without
+    copies. only_written_types: of memory, by kind. driver: calls kp. compilers: threads; CPU drivers took longer with several.
     """
 
     def __init__(self, info: DeviceInfo) -> None:
@@ -169,7 +170,7 @@ class Gpu(system.OfOneProcess):
         self.driver = Driver(info.name, self.store.clear, info.is_cpu)
         self.lock = self.driver.lock  # a queue takes one submission at a time
         self.memory = Memory(info, self.store)
-        self.pipelines_made = 0
+        self.pipelines_made, self.compilers = 0, 1 if info.is_cpu else info.cores
         self.once_cache: dict[Any, dict[Any, Any]] = {}  # results by function; see OnceForEachGpu
         self._background = Background()
         self._idle: Any = None  # kp's sequence of the last run_once
@@ -268,23 +269,49 @@ class Gpu(system.OfOneProcess):
         reads = frozenset(one.buffer for one in bound) - {self._placeholder} - {one.buffer for one in writes}
         return Kernel(compiled, algorithm, tensors, dispatch, tuple(bound), reads, writes)
 
-    def _pipeline(self, lease: Lease | None, compiled: CompiledKernel, dispatch: Dispatch) -> Any:
-        """Return kp's algorithm for a dispatch, with the placeholder bound, from the store."""
-        key = ("pipeline", compiled.spirv, compiled.values(dispatch.constants), dispatch.subgroup_size)
+    def compile(self, dispatches: Iterable[Dispatch], lease: Lease | None = None, until: float = math.inf) -> None:
+        """Compile kernels that the store lacks, in threads. until: time from which no thread begins another."""
+        alike = {(one.kernel, one.subgroup_size, id(one.constants)): one for one in dispatches}.values()
+        missing = {key: one for one in alike if (key := _key(spirv.load(one.kernel), one)) not in self.store}
+        begun, pool = [], ThreadPoolExecutor(self.compilers)
+        try:
+            for dispatch in missing.values() if len(missing) > 1 < self.compilers else ():
+                size, tries = self._builder(spirv.load(dispatch.kernel), dispatch)
+                try:
+                    begun.append((dispatch, size, tries, pool.submit(*tries)))
+                except RuntimeError as error:  # the system gives no thread: kernels are compiled when they are needed
+                    expect_ours(error, "threading")
+                    break
+            for dispatch, size, tries, future in begun:
+                if time.perf_counter() >= until:
+                    pool.shutdown(wait=False, cancel_futures=True)
+                if not future.cancelled():
+                    self._pipeline(lease, spirv.load(dispatch.kernel), dispatch, (size, [*tries, future.result]))
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _builder(self, compiled: CompiledKernel, dispatch: Dispatch) -> tuple[int, list[Callable[[], Any]]]:
+        """Return the size of a dispatch's SPIR-V, and in a list a function for any thread that has kp compile it."""
+        self._features.check(compiled, dispatch.subgroup_size, dispatch.constants.get("WORKGROUP", 1))
+        code = compiled.specialize(dispatch.constants)
+        return len(code), [lambda: system.keep(self._manager.algorithm(
+            [self._placeholder._tensor] * len(compiled.interface.bindings), code, list(dispatch.groups), np.zeros(0, np.uint32),
+            np.zeros(len(compiled.interface.push), np.uint32), subgroup_size=dispatch.subgroup_size))]
+
+    def _pipeline(self, lease: Lease | None, compiled: CompiledKernel, dispatch: Dispatch,
+                  begun: tuple[int, list[Callable[[], Any]]] | None = None) -> Any:
+        """Return kp's algorithm for a dispatch, with the placeholder bound, from the store. begun: `_builder`'s, and a try."""
         taken = 0
 
         def make() -> Any:
             nonlocal taken
-            self._features.check(compiled, dispatch.subgroup_size, dispatch.constants.get("WORKGROUP", 1))
-            self.pipelines_made += 1
             begin, before = time.perf_counter(), system.heap_bytes()
-            spirv = compiled.specialize(dispatch.constants)
+            size, tries = begun or self._builder(compiled, dispatch)
+            self.pipelines_made += 1
             with self.saying([dispatch.kernel]):
-                pipeline = self.made(lambda: self.driver.make(f"compiling {dispatch.kernel}", lambda: self._manager.algorithm(
-                    [self._placeholder._tensor] * len(compiled.interface.bindings), spirv, list(dispatch.groups),
-                    np.zeros(0, np.uint32), np.zeros(len(compiled.interface.push), np.uint32),
-                    subgroup_size=dispatch.subgroup_size)), lease)
-            taken = pipeline_bytes(before, system.heap_bytes(), len(spirv))
+                pipeline = self.made(lambda: self.driver.make(f"compiling {dispatch.kernel}",
+                                                              tries.pop() if tries[1:] else tries[0]), lease)
+            taken = pipeline_bytes(before, system.heap_bytes(), size)
             if self.store.size + taken > self.store.limit:  # a submission has freed pipelines that were dropped earlier
                 system.trim_heap()
             seconds = time.perf_counter() - begin
@@ -292,7 +319,11 @@ class Gpu(system.OfOneProcess):
             self._pipeline_file.made(seconds, lambda: self.driver.call("reading pipelines", self._manager.pipeline_cache_data))
             return pipeline
 
-        return self.store.get(key, make, lambda: taken, lease)
+        return self.store.get(_key(compiled, dispatch), make, lambda: taken, lease)
+
+
+def _key(compiled: CompiledKernel, dispatch: Dispatch) -> Hashable:
+    return "pipeline", compiled.spirv, compiled.values(dispatch.constants), dispatch.subgroup_size
 
 
 _LONG_SECONDS = 2.0

@@ -56,6 +56,9 @@ class Store:
         self.size = self.memory = 0
         self._last_keys: object = None  # the keys of the last `use`, unless the order has changed since
 
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._entries
+
     def get(self, key: Hashable, make: Callable[[], T], size: int | Callable[[], int], lease: Lease | None = None,
             is_memory: bool = False) -> T:
         """Return the value of a key. Make it if there is none.

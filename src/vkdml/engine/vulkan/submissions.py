@@ -78,9 +78,8 @@ class Builder:
     def finish(self) -> None:
         """End the current submission."""
         if self._submission is not None:
-            in_place = self._gpu.host_memory
-            read_in_place = {part.buffer for part in self._seen | self._unread if part.buffer.has_copy} if in_place else set()
-            if read_in_place:
+            read_in_place = {part.buffer for part in self._seen | self._unread if part.buffer.has_copy}
+            if read_in_place and self._gpu.host_memory:
                 self._submission.show(sorted(read_in_place, key=lambda buffer: buffer._serial))
             self.runs.append(self._counted(self._submission))
             self.submissions += 1
