@@ -104,7 +104,8 @@ class Stream:
         while True:
             work = self._work.get()
             time.sleep(delay)
-            work()
+            with torch.inference_mode():  # in which all tensors may be written to
+                work()
             del work
 
     def put(self, work: Callable[[], object]) -> None:
