@@ -1,5 +1,6 @@
 """What vkdml's patches of kp (tools/kp/) promise."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -281,3 +282,19 @@ def test_pipelines_go_from_one_manager_to_the_next(manager, add, device):
     assert len(data) >= empty >= 32  # Vulkan's header; some drivers keep nothing in it
     other = kp.Manager(device.info.index, pipeline_cache_data=data)
     assert len(other.pipeline_cache_data()) >= empty
+
+
+def test_shared_memory_is_exported(device):
+    """As a file, which has at least the tensor's bytes. Other tensors have none."""
+    if not device.gpu.info.shares_memory:
+        pytest.skip("this driver exports no memory")
+    manager = device.gpu._manager
+    shared, other = (manager.tensor_t(np.zeros(1000, np.uint32), kind) for kind in (kp.TensorTypes.shared, kp.TensorTypes.storage))
+    file, size, is_dedicated = shared.export_memory()
+    try:
+        assert os.fstat(file).st_size >= size >= 4000
+        assert is_dedicated in (True, False)
+    finally:
+        os.close(file)
+    with pytest.raises(RuntimeError, match="Kompute Tensor cannot be exported"):
+        other.export_memory()

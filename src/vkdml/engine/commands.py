@@ -180,6 +180,14 @@ class Commands:
             self._add(Operation(lambda submission: submission.readback(buffer, size), reads=frozenset([buffer]), copies=buffer,
                                 size=size))
 
+    def acquire(self, memory: frozenset[DeviceMemory]) -> None:
+        """Record that shared memory is taken from another API, which may have written to it."""
+        self._add(Operation(lambda submission: submission.acquire(memory), writes=frozenset(memory), is_dispatch=False))
+
+    def release(self, memory: frozenset[DeviceMemory]) -> None:
+        """Record that it is given back."""
+        self._add(Operation(lambda submission: submission.release(memory), writes=frozenset(memory), is_dispatch=False))
+
     def dispatch(self, kernel: Kernel, push: Mapping[str, int], starts_submission: bool = False) -> None:
         """Record a dispatch. push: its push constants, by their names in the shader. starts_submission: begin a new one."""
         self._add(Operation(lambda submission: submission.dispatch(kernel, push), kernel.reads, kernel.writes,

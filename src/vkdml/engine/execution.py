@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, Literal, NamedTuple
@@ -23,14 +23,15 @@ from .commands import Commands
 from .compiled import Compiled, Share, choose_within
 from .vulkan.driver import working
 from .vulkan.gpu import Gpu
-from .vulkan.memory import COPIED, DIRECT, OWN, SENT, Bound, DeviceMemory, Kind
+from .vulkan.memory import COPIED, DIRECT, OWN, SENT, SHARED, Bound, DeviceMemory, Kind
 from .vulkan.store import Lease
 from .weights import Contents, PackState, Snapshot, Weights, digest, is_current
 
 _LEAST_BYTES = 256
 _MOST_DIRECT_BYTES = 2**16  # of an input that the host writes to the device's memory; larger ones are copied
 
-Way = Literal["host"] | np.ndarray  # how an input gets to the device: from the host at each run, or as this constant
+# How an input gets to the device: from the host at each run, through shared memory at each run, or as this constant
+Way = Literal["host", "shared"] | np.ndarray
 HOST: Way = "host"
 
 _log = logging.getLogger(__name__)
@@ -59,18 +60,18 @@ class _Places(NamedTuple):
 
 
 def places(sizes: Mapping[str, int], with_copies: Collection[str], largest: int, taken: Counter[tuple[int, Kind]],
-           only_written: Collection[str] = ()) -> dict[str, Place]:
+           only_written: Collection[str] = (), shared: Collection[str] = ()) -> dict[str, Place]:
     """Find a place for each buffer, by name.
 
     sizes: in bytes. They are rounded up to powers of two, so that other T and B take the same places, but not beyond `largest`.
-    with_copies: names of buffers that the host accesses. only_written: of those that it does not read. taken: how many places
-    are taken, by size and kind; it is updated.
+    with_copies: names of buffers that the host accesses. only_written: of those that it does not read. shared: of those that
+    another API accesses. taken: how many places are taken, by size and kind; it is updated.
     """
     found = {}
     for name, size in sizes.items():
         size = max(size, min(power_of_two(max(size, _LEAST_BYTES)), largest))
         written: Kind = COPIED if name not in only_written else DIRECT if size <= _MOST_DIRECT_BYTES else SENT
-        kind = written if name in with_copies else OWN
+        kind = SHARED if name in shared else written if name in with_copies else OWN
         taken[size, kind] += 1
         found[name] = Place(size, kind, taken[size, kind])
     return found
@@ -105,10 +106,12 @@ class Execution:
     one of them or `ways` names one. All executions on the device share pipelines, packed weights and buffers.
 
     share: decides which runs are checked. contents: the weights last seen; executions that differ in T and B only share it.
-    ways: how inputs get to the device, by name. Constants that are weights are packed; names that are no inputs are ignored.
+    ways: how inputs get to the device, by name, and which outputs are shared. Constants that are weights are packed; names that
+    are neither are ignored. Where runs are checked, none may be shared.
     turns: how many sets of buffers it has, so that the host can access one while a run uses another (`prepared`).
 
-    inputs: the names that each run must pass. weight_names: the names that a run may leave out if they have not changed.
+    inputs: the names that each run must pass as arrays. weight_names: those that it may leave out if they have not changed.
+    shared: those of shared inputs and outputs.
     """
 
     def __init__(self, gpu: Gpu, share: Share, nodes: Sequence[Node], outputs: Iterable[str], options: Options = Options(),
@@ -129,8 +132,9 @@ class Execution:
         self._sizes = self._buffer_sizes()
         self._constants = {name: (("constant", digest({"": array})), array)
                            for name, array in arrays.items() if name in self._sizes}
-        self.inputs = sorted(self._sizes.keys() - computed - self._constants.keys())
-        self._read = list(outputs)  # the host reads them after each run
+        self.shared = {name for name, way in ways.items() if isinstance(way, str) and way == SHARED} & self._sizes.keys()
+        self.inputs = sorted(self._sizes.keys() - computed - self._constants.keys() - self.shared)
+        self._read = [name for name in outputs if name not in self.shared]  # the host reads them after each run
         self._on_host = self._sizes.keys() if self._is_verified else {*self.inputs, *self._read}
         checked = {names.get(problem.checked_input or "") for problem, names in nodes}
         self._only_written = set() if self._is_verified else set(self.inputs) - checked - set(self._read)
@@ -188,11 +192,13 @@ class Execution:
         return {field: name for field, name in names.items() if field not in self._given.get(index, ())}
 
     @working
-    def run(self, values: Mapping[str, np.ndarray], results: Mapping[str, tuple[Sequence[int], Any]]) -> dict[str, np.ndarray]:
+    def run(self, values: Mapping[str, np.ndarray], results: Mapping[str, tuple[Sequence[int], Any]],
+            fill: Callable[[Mapping[str, DeviceMemory]], object] = bool) -> dict[str, np.ndarray]:
         """Run the nodes on arrays. Return the outputs, by name.
 
         values: the inputs and weights, by name, contiguous or with the strides of their descriptors. If all weights of a node
-        are left out, they have not changed. results: shapes and dtypes of the outputs to return.
+        are left out, they have not changed. results: shapes and dtypes of the outputs to return. fill: called before the run
+        with the device's memory by name, which it may keep; it writes the shared inputs.
 
         Raises InvalidArgumentError before any work for an input that is missing or too short, for sequence lengths above T, if
         the device has too little memory, and within another run of the same thread; DriverError when the driver fails;
@@ -201,14 +207,16 @@ class Execution:
         begin, made = time.perf_counter(), self.gpu.pipelines_made
         given = [self._memory_of(name, values.get(name)) for name in self.inputs]
         turn = self.prepared(values, self._is_verified and self._share.has_next())[0]
-        self._execute(turn, given)
+        self._execute(turn, given, fill)
         self._tell(begin, made)
         return {name: turn.buffers[name]._take(shape, dtype) for name, (shape, dtype) in results.items()}
 
-    def _execute(self, turn: Turn, given: Iterable[np.ndarray]) -> None:
-        """Execute commands. given: the memory of each input."""
+    def _execute(self, turn: Turn, given: Iterable[np.ndarray],
+                 fill: Callable[[Mapping[str, DeviceMemory]], object] = bool) -> None:
+        """Execute commands. given: the memory of each input. fill: as in `run`."""
         for name, memory in zip(self.inputs, given):
             turn.buffers[name]._put(memory)
+        fill(turn.buffers)
         turn.commands.execute()
 
     @working
@@ -259,7 +267,7 @@ class Execution:
         # Drivers add bytes to a buffer, so a buffer cannot be as large as the largest allocation
         largest = min(info.max_storage_buffer_range, info.max_allocation // 2 or info.max_storage_buffer_range)
         sizes = {name: size for name, size in self._sizes.items() if name not in self._constants}
-        tensors = [places(sizes, self._on_host, largest, taken, self._only_written) for _ in range(self._count)]
+        tensors = [places(sizes, self._on_host, largest, taken, self._only_written, self.shared) for _ in range(self._count)]
         own, packing = [], {}
         kept = Counter({name: self.gpu.bytes_of(self._sizes[name], COPIED) for name in self._constants})
         for index, (compiled, _) in enumerate(self._nodes):
@@ -343,7 +351,9 @@ class Execution:
     def _recorded(self, is_checked: bool, memory: Mapping[str, DeviceMemory]) -> Commands:
         """Record the commands of one turn. memory: the buffers of all tensors, by name."""
         assert self._places is not None
-        commands = Commands(self.gpu, lease=self._lease)
+        commands, shared = Commands(self.gpu, lease=self._lease), frozenset(memory[name] for name in self.shared)
+        if shared:
+            commands.acquire(shared)
         for name in self.inputs:
             commands.upload(memory[name], self._sizes[name])
         for index, (compiled, names) in enumerate(self._nodes):
@@ -357,6 +367,8 @@ class Execution:
             compiled.record(commands, {**own, **tensors}, weights, is_checked)
         for name in self._read:
             commands.readback(memory[name], self._sizes[name])
+        if shared:
+            commands.release(shared)
         return commands
 
 

@@ -33,7 +33,7 @@ class DeviceInfo:
     identifies the driver's build, in hexadecimal; empty if unknown. queue_family, host_memory_type: the indices of the queues,
     and of the memory visible to the host, that are used. upload_memory_type: of memory that the host only writes.
     direct_memory_type: of device memory that the host sees. uuid: the device's. pci_address: as lspci writes it, 0000:01:00.0;
-    empty if the driver does not report it.
+    empty if the driver does not report it. shares_memory: whether other APIs can import its memory.
     """
 
     index: int
@@ -70,6 +70,7 @@ class DeviceInfo:
     upload_memory_type: int = -1
     uuid: str = ""
     pci_address: str = ""
+    shares_memory: bool = False
 
     @property
     def with_driver(self) -> str:

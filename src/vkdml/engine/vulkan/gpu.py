@@ -20,12 +20,12 @@ from ...planning.dispatches import Dispatch
 from . import spirv, system
 from .driver import Background, Driver
 from .files import PipelineFile
-from .memory import DIRECT, OWN, SENT, Bound, DeviceMemory, Kind, Range
+from .memory import DIRECT, OWN, SENT, SHARED, Bound, DeviceMemory, Kind, Range
 from .queries import Enabled, default_device, enumerate_devices
 from .spirv import CompiledKernel
 from .store import DEFAULT_LIMIT, Lease, Memory, Store
 
-KP_VERSION = "0.9.0+vkdml.10"  # Kompute's version and the number of our patches; the build writes it into kp
+KP_VERSION = "0.9.0+vkdml.11"  # Kompute's version and the number of our patches; the build writes it into kp
 _INSTALL_KP = "install vkdml again, from its wheel for this Python or by `make setup` in its source tree"
 
 try:
@@ -138,6 +138,18 @@ class Submission:
         tensors = [buffer._tensor for buffer in buffers]
         self._record(lambda: kp.OpMemoryBarrier(tensors, _SHADER_WRITE, _HOST_READ, _COMPUTE_SHADER, _HOST))
 
+    def acquire(self, buffers: Iterable[DeviceMemory]) -> None:
+        """Take the ownership of shared memory that another API has written to."""
+        self._hand_over(buffers, (0, _ACCESSES, _TOP, _STAGES), _EXTERNAL, self._gpu.info.queue_family)
+
+    def release(self, buffers: Iterable[DeviceMemory]) -> None:
+        """Give it up again, for another API to read and write."""
+        self._hand_over(buffers, (_ACCESSES, 0, _STAGES, _BOTTOM), self._gpu.info.queue_family, _EXTERNAL)
+
+    def _hand_over(self, buffers: Iterable[DeviceMemory], scopes: tuple[int, ...], source: int, target: int) -> None:
+        tensors = [buffer._tensor for buffer in buffers]
+        self._record(lambda: kp.OpMemoryBarrier(tensors, *scopes, src_queue_family=source, dst_queue_family=target))
+
     def _record(self, operation: Callable[[], Any]) -> None:
         self._driver.call("recording a submission", lambda: self._sequence.record(operation()))
 
@@ -152,7 +164,8 @@ class Submission:
 
 # VkAccessFlagBits and VkPipelineStageFlagBits; _ACCESSES and _STAGES cover shaders and copies
 _SHADER_READ, _SHADER_WRITE, _TRANSFER_READ, _TRANSFER_WRITE, _HOST_READ = 0x20, 0x40, 0x800, 0x1000, 0x2000
-_COMPUTE_SHADER, _TRANSFER, _HOST = 0x800, 0x1000, 0x4000
+_TOP, _COMPUTE_SHADER, _TRANSFER, _BOTTOM, _HOST = 0x1, 0x800, 0x1000, 0x2000, 0x4000
+_EXTERNAL = 0xfffffffe  # VK_QUEUE_FAMILY_EXTERNAL
 _ACCESSES, _STAGES = _SHADER_READ | _SHADER_WRITE | _TRANSFER_READ | _TRANSFER_WRITE, _COMPUTE_SHADER | _TRANSFER
 
 
@@ -186,14 +199,15 @@ class Gpu(system.OfOneProcess):
 
     def bytes_of(self, size: int, kind: Kind) -> int:
         """Return the bytes to allocate for memory of a kind, with the host's copy. Direct memory may become copied memory."""
-        return size * (1 + (kind != OWN and not self.host_memory))
+        return size * (1 + (kind not in (OWN, SHARED) and not self.host_memory))
 
     def make_tensor(self, size_in_bytes: int, kind: Kind) -> Any:
         """Make kp's tensor for DeviceMemory."""
         for_host = kp.TensorTypes.host if self.host_memory or kind == DIRECT else kp.TensorTypes.device
         where = [self.only_written_types[kind]] if kind in self.only_written_types else []
         # kp takes an array, but only its size for a storage tensor: np.empty touches no page of memory
-        words, tensor_type = (np.empty, kp.TensorTypes.storage) if kind == OWN else (np.zeros, for_host)
+        alone = {OWN: kp.TensorTypes.storage, SHARED: kp.TensorTypes.shared}
+        words, tensor_type = (np.empty, alone[kind]) if kind in alone else (np.zeros, for_host)
         return self.driver.make(f"making a buffer of {size_in_bytes} bytes",
                                 lambda: self._manager.tensor_t(words(size_in_bytes // 4, np.uint32), tensor_type, *where))
 

@@ -12,8 +12,8 @@ import numpy as np
 from ...errors import OutOfMemoryError
 from .system import Closing, OfOneProcess
 
-Kind = Literal["copied", "sent", "direct", "own"]
-COPIED, SENT, DIRECT, OWN = get_args(Kind)
+Kind = Literal["copied", "sent", "direct", "own", "shared"]
+COPIED, SENT, DIRECT, OWN, SHARED = get_args(Kind)
 
 serials = itertools.count(1)
 
@@ -24,20 +24,21 @@ class DeviceMemory(OfOneProcess, Closing):
 
     kind: "copied" if the host reads or writes it: uploads and readbacks copy between its copy and the device. If the host only
     writes it: "sent", whose copy is slow to read, or "direct", which is device memory that the host sees; "copied" if there is
-    none of these. "own" if only kernels use it: it may hold anything at first, and has_copy is false. Where the device works in
-    the host's memory, none is copied.
+    none of these. "own" if only kernels use it: it may hold anything at first, and has_copy is false. "shared" is like "own",
+    but other APIs can import it. Where the device works in the host's memory, none is copied.
     """
 
     _of_memory = "_tensor", "_mapped"
     _is_counted = _is_exposed = False  # see Buffer
     _is_clear = False  # whether the word by which attempts give up is 0
+    imported: Any = None  # what another API has of shared memory, as long as it
     offset = 0  # the first byte that kernels see; a Range has this attribute too
 
     def __init__(self, gpu: Any, size_in_bytes: int, kind: Kind = COPIED) -> None:
         self.gpu, self.size_in_bytes = gpu, size_in_bytes
         self._serial = next(serials)
         gpu.memory.expect_more(gpu.bytes_of(size_in_bytes, kind))
-        if (gpu.host_memory and kind != OWN) or gpu.only_written_types.get(kind, 0) < 0:
+        if (gpu.host_memory and kind not in (OWN, SHARED)) or gpu.only_written_types.get(kind, 0) < 0:
             kind = COPIED
         try:
             self._tensor = gpu.make_tensor(size_in_bytes, kind)
@@ -46,7 +47,7 @@ class DeviceMemory(OfOneProcess, Closing):
                 raise
             kind = COPIED  # a device may have little memory that the host sees
             self._tensor = gpu.make_tensor(size_in_bytes, kind)
-        self.kind, self.has_copy = kind, kind != OWN
+        self.kind, self.has_copy = kind, kind not in (OWN, SHARED)
         self._mapped = self._tensor.data().view(np.uint8) if self.has_copy else np.zeros(0, np.uint8)
         gpu.memory.take(self._tensor, gpu.bytes_of(size_in_bytes, kind))
 

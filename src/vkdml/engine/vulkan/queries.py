@@ -45,6 +45,8 @@ _MANIFESTS = [Path("/etc/vulkan"), Path("/usr/share/vulkan"), Path("/usr/local/s
 _DEVICE_LOCAL, _HOST_VISIBLE, _HOST_COHERENT, _HOST_CACHED = 1, 2, 4, 8  # VkMemoryPropertyFlagBits
 _NEED_NO_FEATURE = 0xf  # all memory types with other flags than these need a device feature
 _GRAPHICS, _COMPUTE = 1, 2  # VkQueueFlagBits
+_SHARES_MEMORY = b"VK_KHR_external_memory_fd"
+_STORAGE_BUFFER, _OPAQUE_FD, _EXPORTABLE = 0x20, 1, 2  # of buffers, external memory and its features
 
 
 def enumerate_devices() -> list[DeviceInfo]:
@@ -116,7 +118,8 @@ def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
     version = version_of(properties.apiVersion)
     if version < _LEAST_VERSION:
         return None
-    asked = ask(vk, handle, version, extensions_of(vk, handle))
+    extensions = extensions_of(vk, handle)
+    asked = ask(vk, handle, version, extensions)
     if not asked[structures.SubgroupProperties].subgroupSize:  # a manifest that says Vulkan 1.0 hides the driver's answers
         return None
     memory, flags = memory_of(vk, handle)
@@ -162,7 +165,17 @@ def _query(vk: ctypes.CDLL, index: int, handle: c_void_p) -> DeviceInfo | None:
         upload_memory_type=_host_memory_type(is_unified, flags, is_read=False),
         uuid=str(UUID(bytes=bytes(asked[structures.IDProperties].deviceUUID))),
         pci_address=_pci_address(asked[structures.PCIBusInfoProperties]),
+        shares_memory=_SHARES_MEMORY in extensions and _exports_buffers(vk, handle),
     )
+
+
+def _exports_buffers(vk: ctypes.CDLL, handle: c_void_p) -> bool:
+    """Return whether buffers can be exported as opaque files: the extension's name does not say for which files it is."""
+    found = structures.ExternalBufferProperties(sType=structures.ExternalBufferProperties.TYPE)
+    vk.vkGetPhysicalDeviceExternalBufferProperties.restype = None
+    vk.vkGetPhysicalDeviceExternalBufferProperties(handle, byref(structures.ExternalBufferInfo(
+        sType=structures.ExternalBufferInfo.TYPE, usage=_STORAGE_BUFFER, handleType=_OPAQUE_FD)), byref(found))
+    return bool(found.externalMemoryFeatures & _EXPORTABLE)
 
 
 def _pci_address(found: Any) -> str:
@@ -296,7 +309,7 @@ class Enabled:
 
     def __init__(self, info: DeviceInfo) -> None:
         self._info = info
-        self.extensions: list[str] = []
+        self.extensions = [_SHARES_MEMORY.decode()] * info.shares_memory
         self._capabilities = set(_ALWAYS)
         self._chain: list[Any] = []
         self.address = 0

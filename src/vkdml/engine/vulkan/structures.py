@@ -125,6 +125,10 @@ Storage16BitFeatures = _chained(1000083000, words(
 SubgroupSizeControlFeatures = _chained(1000225002, words(
     "subgroupSizeControl", "computeFullSubgroups"), extension=b"VK_EXT_subgroup_size_control")
 
+ExternalBufferInfo = _chained(1000071002, words("flags", "usage", "handleType"))
+ExternalBufferProperties = _chained(1000071003, words(
+    "externalMemoryFeatures", "exportFromImportedHandleTypes", "compatibleHandleTypes"))
+
 PROPERTIES: tuple[type[Chained], ...] = (
     SubgroupProperties, DriverProperties, SubgroupSizeControlProperties, ShaderCoreProperties, ShaderCoreProperties2,
     ShaderSMBuiltinsProperties, ShaderCoreBuiltinsProperties, IDProperties, PCIBusInfoProperties, Maintenance3Properties)

@@ -11,7 +11,9 @@ NONE: frozenset[Any] = frozenset()
 
 
 class Operation(NamedTuple):
-    """A dispatch or a copy. record: into a Submission. copies: buffer of an upload or readback. size: its bytes; None: all."""
+    """A dispatch, a copy or a change of owner. record: into a Submission. copies: memory of an upload or readback. size: its
+    bytes; None: all.
+    """
 
     record: Callable[[Any], None]
     reads: frozenset[DeviceMemory] = NONE
@@ -19,6 +21,7 @@ class Operation(NamedTuple):
     copies: DeviceMemory | None = None
     size: int | None = None
     starts_submission: bool = False
+    is_dispatch: bool = True
 
 
 class Builder:
@@ -64,7 +67,7 @@ class Builder:
                 self._read -= needed
             operation.record(self._submission)
             if operation.copies is None:
-                self.dispatches += 1
+                self.dispatches += operation.is_dispatch
                 self._written |= changes
                 self._read |= operation.reads
                 self._unread |= operation.writes
