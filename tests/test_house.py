@@ -91,7 +91,7 @@ BROKEN = [
     ("names_twice", {"src/vkdml/planning/cells.py": ""}, "planning/cells.py:1 has the name of another, cells in vkdml.operators.cells: name it"),
     ("names_twice", {NODES: "\nclass Buffer: pass\n"}, "has the name of another, class Buffer in vkdml."),
     ("unused_ways_inside", {"lab/vkdml_lab/internals.py": "from vkdml.operators.cells import LANES, GRU\n"}, "internals.py:1 has GRU, which nothing outside uses"),
-    ("too_large", {"src/vkdml/a.cc": "\n" * 18_000}, "has 18,0"),
+    ("too_large", {"src/vkdml/a.cc": "\n" * 19_000}, "has 19,0"),
     ("too_large", {f"src/vkdml/planning/a{at}.pyi": "" for at in range(110)}, "files of src, and may have"),
     ("too_large", {"lab/tests/native/a.c": "\n" * 25_000, "lab/tests/bench/a.py": "\n" * 9}, "has 25,0"),
     ("too_large", {"docs/kernels/a.md": "word " * 21_000, "docs/bench/a.md": "word " * 9}, "words of the documents"),

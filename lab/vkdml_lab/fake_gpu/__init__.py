@@ -204,16 +204,21 @@ def _sized(tensor: Tensor) -> tuple[Sequence[int], Sequence[int]]:
     return tensor.shape, tensor.stride()
 
 
+def find(address: int) -> Memory:
+    """The memory that has an address."""
+    with _lock:
+        memory = _memories[_addresses[bisect_right(_addresses, address) - 1]]
+    if not 0 <= address - memory.address < memory.size:
+        raise RuntimeError("fake: an address that is no memory of the device")
+    return memory
+
+
 def seen(tensor: Tensor) -> Tensor:
     """What the tensor of the device holds now, as a tensor of the host on the same bytes."""
     if not tensor.numel():
         return torch.empty_strided(*_sized(tensor), dtype=tensor.dtype)
-    address = tensor.data_ptr()
-    with _lock:
-        memory = _memories[_addresses[bisect_right(_addresses, address) - 1]]
-    begin = address - memory.address
-    if begin >= memory.size:
-        raise RuntimeError("fake: an address that is no memory of the device")
+    memory = find(tensor.data_ptr())
+    begin = tensor.data_ptr() - memory.address
     count = (memory.size - begin) // tensor.itemsize
     return torch.frombuffer(memory.bytes, dtype=tensor.dtype, count=count, offset=begin).as_strided(*_sized(tensor))
 

@@ -1,17 +1,25 @@
 """Tensors of a GPU, here of one that is not there: see vkdml_lab.fake_gpu. test_devices.py runs this file."""
 
 import copy
+import gc
+import os
+import time
+from dataclasses import replace
+from uuid import UUID
 
 import pytest
 import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
+import vkdml
 import vkdml.torch as vt
 from tests.faces.torch.support import TOLERANCES, B, H, I, T, states
-from vkdml.errors import TorchArgumentError
-from vkdml.faces.torch import transfers
+from vkdml.engine.vulkan.gpu import open_device, select_device
+from vkdml.errors import DriverError, TorchArgumentError
+from vkdml.faces.torch import cuda, transfers
 from vkdml_lab import fake_gpu
+from vkdml_lab.fake_gpu.driver import Driver
 
 pytestmark = pytest.mark.device
 
@@ -21,12 +29,50 @@ MODULES = {"GRU": lambda: nn.GRU(I, H), "LSTM": lambda: nn.LSTM(I, H), "RNN": la
            "LSTMCell": lambda: nn.LSTMCell(I, H), "RNNCell": lambda: nn.RNNCell(I, H)}
 
 
-@pytest.fixture(autouse=True)
-def gpu(monkeypatch):
-    fake_gpu.install()
-    fake_gpu.copies.clear()
-    yield
+INFO = select_device(None)
+WAYS = {"host": None, "CUDA": cuda.CUDA, "HIP": cuda.HIP}
+
+
+def drop_memory():
+    """Drop all of the device's memory, and what was imported of it."""
+    open_device(INFO).store.clear()
+    gc.collect()
     fake_gpu.idle()
+
+
+def forget():
+    """Drop that, and the outcome of the check."""
+    for kept in (transfers._exchange, transfers._why_never):
+        kept.cache_clear()
+    drop_memory()
+
+
+@pytest.fixture(params=WAYS)
+def way(request):
+    """How tensors get to the Vulkan device."""
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def driver(request, monkeypatch):
+    """The GPU, with the library that the test's way needs. HIP's UUID is another than Vulkan's: its PCI address matches."""
+    fake_gpu.install()
+    forget()
+    api = WAYS[request.getfixturevalue("way") if "way" in request.fixturenames else "CUDA"]
+    gpu = open_device(INFO)
+    made = Driver(INFO.uuid if api is not cuda.HIP else str(UUID(int=0)), "0000:42:00.0", bool(api and api.takes_files))
+    if api is cuda.HIP:
+        monkeypatch.setattr(gpu, "info", replace(INFO, pci_address="0000:42:00.0"))
+    monkeypatch.setattr(cuda, "load", lambda name: made)
+    monkeypatch.setattr(transfers, "_PATTERN", 2**12)
+    monkeypatch.setattr(transfers, "_LATE", 2**12)
+    if api:
+        monkeypatch.setitem(transfers.APIS, "fake", api._replace(dlpack=12))
+    fake_gpu.copies.clear()
+    yield made
+    fake_gpu.idle()
+    forget()
+    assert made.imports == 0
 
 
 def moved(value, device="fake"):
@@ -54,7 +100,7 @@ def check(found, expected, atol=1e-5):
 
 @pytest.mark.parametrize("with_states", [False, True])
 @pytest.mark.parametrize("make", MODULES.values(), ids=MODULES)
-def test_a_module_on_a_gpu(make, with_states):
+def test_a_module_on_a_gpu(make, with_states, way):
     module, twin = pair(make())
     x = torch.randn(B, I) if isinstance(module, nn.RNNCellBase) else torch.randn(T, B, I)
     before = states(module, T if getattr(module, "batch_first", False) else B) if with_states else None
@@ -66,14 +112,14 @@ def test_a_module_on_a_gpu(make, with_states):
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES)
-def test_types(dtype):
+def test_types(dtype, way):
     module, x, lengths = nn.GRU(I, H, dtype=dtype), torch.randn(T, B, I, dtype=dtype), [T, 2, 1]
     twin = pair(module)[1]
     check(twin(moved(x), lengths=lengths), vt.convert(module)(x, lengths=lengths), TOLERANCES[dtype])
 
 
 @pytest.mark.parametrize("given", [list, torch.tensor, lambda lengths: torch.tensor(lengths).to("fake")])
-def test_rows_of_several_lengths(given):
+def test_rows_of_several_lengths(given, way):
     module, twin = pair(nn.LSTM(I, H, 2, bidirectional=True))
     x, lengths = torch.randn(B, 2 * T, I).transpose(0, 1)[::2], [2, T, 1]
     packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
@@ -83,7 +129,7 @@ def test_rows_of_several_lengths(given):
         twin(moved(x), lengths=given([2, 9, 1]))
 
 
-def test_an_input_that_is_late_and_then_overwritten(monkeypatch):
+def test_an_input_that_is_late_and_then_overwritten(monkeypatch, way):
     """A stream does its work in order: what is put there before the call counts, what is put there after it does not."""
     module, twin = pair(nn.GRU(I, H))
     x, source, nan = torch.zeros(T, B, I).to("fake"), torch.randn(T, B, I), torch.full((T, B, I), torch.nan).to("fake")
@@ -100,7 +146,8 @@ def test_an_input_that_is_late_and_then_overwritten(monkeypatch):
             assert x.cpu().isnan().all()
 
 
-def test_a_call_moves_its_input_and_results_alone():
+@pytest.mark.parametrize("way", ["host", "CUDA"], indirect=True)
+def test_a_call_moves_its_input_and_results_alone(way):
     """Weights stay where they are until they change."""
     module, twin = pair(nn.LSTM(I, H, 2))
     x = torch.randn(T, B, I)
@@ -109,7 +156,8 @@ def test_a_call_moves_its_input_and_results_alone():
     for _ in range(2):
         fake_gpu.copies.clear()
         twin(on_gpu, before)
-        assert (fake_gpu.copies["to host"], fake_gpu.copies["from host"]) == (1 + 2 * 2, 1 + 2 * 2)
+        moved_by_host = 0 if way == "CUDA" else 1 + 2 * 2
+        assert (fake_gpu.copies["to host"], fake_gpu.copies["from host"]) == (moved_by_host,) * 2
     for change in (lambda one: one.weight_hh_l1.mul_(2), lambda one: one.load_state_dict({name: value * 1.5 for name, value in one.state_dict().items()})):
         for one in (module, twin):
             change(one)
@@ -182,7 +230,8 @@ def pins(monkeypatch):
     fake_gpu.pinned.clear()
 
 
-def test_pinned_memory(pins, monkeypatch):
+@pytest.mark.parametrize("way", ["host"], indirect=True)
+def test_pinned_memory(pins, monkeypatch, way):
     """The device reads and writes it late: the host waits for all inputs, and nothing overwrites results before they are copied."""
     module, twin = pair(nn.LSTM(I, H, 2))
     x, before = torch.randn(T, B, I), states(module)
@@ -214,3 +263,108 @@ def test_compiled():
     module, twin = pair(nn.GRU(I, H))
     x = torch.randn(T, B, I)
     check(torch.compile(twin, backend="eager")(moved(x)), module(x))
+
+
+def two_streams(module, twin, monkeypatch, late):
+    """A call on one stream whose results are copied late, and at once one on a fast stream. Are both results right?"""
+    first, second = torch.randn(T, B, I), torch.randn(T, B, I)
+    a, b, other = moved(first), moved(second), fake_gpu.Stream()
+    monkeypatch.setattr(fake_gpu, "delay", late)
+    found = [twin(a)]
+    time.sleep(late / 5)  # until the stream is about to copy results
+    monkeypatch.setattr(fake_gpu, "delay", 0)
+    with fake_gpu.stream(other):
+        found.append(twin(b))
+        other.synchronize()
+    fake_gpu.idle()
+    return [torch.allclose(one[0].cpu(), module(x)[0], atol=1e-5) for one, x in zip(found, (first, second))]
+
+
+@pytest.mark.parametrize("way", ["CUDA", "HIP"], indirect=True)
+def test_two_streams(monkeypatch, way):
+    module, twin = pair(nn.GRU(I, H))
+    twin(moved(torch.zeros(T, B, I)))
+    assert two_streams(module, twin, monkeypatch, 0.05) == [True, True]
+
+
+def test_a_missing_event_is_seen(monkeypatch):
+    """The streams are late enough: where the second call does not wait for the first one's results, these are wrong."""
+    module, twin = pair(nn.GRU(I, H))
+    twin(moved(torch.zeros(T, B, I)))
+    monkeypatch.setattr(fake_gpu.Stream, "wait_event", lambda self, event: None)
+    assert two_streams(module, twin, monkeypatch, 1.5) != [True, True]
+
+
+def test_a_missing_wait_is_seen_by_the_check(monkeypatch):
+    """It finds wrong numbers where the host does not wait for the stream, and calls go through the host."""
+    monkeypatch.setattr(fake_gpu, "delay", 0.02)
+    twin = pair(nn.GRU(I, H))[1]
+    with monkeypatch.context() as mistake:
+        mistake.setattr(fake_gpu.Stream, "synchronize", lambda self: time.sleep(0))
+        reason = transfers._why_never(open_device(INFO), torch.device("fake:0"))
+    assert reason == "the check of shared memory found wrong numbers"
+    assert repr(twin).endswith(f"tensors through the host: {reason})")
+
+
+def test_why_tensors_pass_through_the_host(monkeypatch, driver):
+    gpu, twin = open_device(INFO), pair(nn.GRU(I, H))[1]
+    assert repr(twin).endswith("tensors through shared memory)")
+    for change, reason in ((lambda: monkeypatch.setattr(gpu, "info", replace(INFO, shares_memory=False)), "exports no memory"),
+                           (lambda: monkeypatch.setattr(driver, "_uuid", bytes(16)), r"fake:0 is another GPU (00000000-"),
+                           (lambda: monkeypatch.delitem(transfers.APIS, "fake"), "imports no memory for PyTorch's fake devices")):
+        forget()
+        with monkeypatch.context():
+            change()
+            assert reason in repr(twin)
+        monkeypatch.setattr(gpu, "info", INFO)
+    verified = vt.convert(nn.GRU(I, H).eval().to("fake"), vkdml.Device(verify=1))
+    assert "the host" in repr(verified)
+    verified(moved(torch.randn(T, B, I)))
+
+
+def files():
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("way", ["CUDA", "HIP"], indirect=True)
+def test_memory_is_given_back(way, driver):
+    twin, x = pair(nn.LSTM(I, H))[1], moved(torch.randn(T, B, I))
+    found = set()
+    for _ in range(4):
+        twin(x)
+        assert driver.imports >= 4
+        drop_memory()
+        assert driver.imports == 0
+        found.add((files(), len(fake_gpu._memories), open_device(INFO).memory.used))
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("function", ["ImportExternalMemory", "ExternalMemoryGetMappedBuffer"])
+@pytest.mark.parametrize("number", [1, 2, 4])
+@pytest.mark.parametrize("way", ["CUDA", "HIP"], indirect=True)
+def test_an_import_that_fails(way, driver, function, number):
+    """The error names the function. Nothing is lost, and the next call is right."""
+    module, twin = pair(nn.LSTM(I, H))
+    x = torch.randn(T, B, I)
+    on_gpu = moved(x)
+    repr(twin)  # checks
+    found = set()
+    for _ in range(2):
+        drop_memory()
+        found.add((driver.imports, files(), len(fake_gpu._memories), open_device(INFO).memory.used))
+        driver.failing = function, driver.calls[function] + number
+        with pytest.raises(DriverError, match=f"{function} failed: error 999 of {way}"):
+            twin(on_gpu)
+    drop_memory()
+    assert found == {(driver.imports, files(), len(fake_gpu._memories), open_device(INFO).memory.used)}
+    check(twin(on_gpu), module(x))
+
+
+def test_a_thread_without_a_context(driver, monkeypatch):
+    module, twin = pair(nn.GRU(I, H))
+    x = torch.randn(T, B, I)
+    monkeypatch.setattr(fake_gpu.Stream, "query", lambda self: setattr(driver, "has_context", True))
+    driver.has_context = False
+    check(twin(moved(x)), module(x))
+    driver.has_context = False
+    forget()

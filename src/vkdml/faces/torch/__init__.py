@@ -31,6 +31,7 @@ from ..directml.device import Device
 from ..sessions import open_device
 from .modules import GRU, LSTM, RNN, TWINS, GRUCell, LSTMCell, RNNCell, Training, Twin
 from .torch_operators import graph_stacks, onnx_translations, twin_stacks
+from .transfers import same_gpu
 
 __all__ = ["convert", "unconvert", "warm_up", "refresh", "onnx_translations",  # noqa: RUF022  (as the documentation shows them)
            "GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]
@@ -49,7 +50,8 @@ def convert(module: Module, device: Device | int | str | None = None, *, inplace
 
     Args:
         module: a recurrent module, or a model that contains some.
-        device: a Device, or an argument of Device(). The default device is opened at the first call.
+        device: a Device, or an argument of Device(); by default the Vulkan device of the GPU that has the parameters, or else
+            the default device, which is opened at the first call.
         inplace: change the module itself; by default a deep copy is changed.
         training: what calls in training mode do: "refuse" raises an error; "device" runs forward and backward on the device, in
             float32; "torch" runs PyTorch's own forward. Both have dropout and gradients.
@@ -68,6 +70,8 @@ def convert(module: Module, device: Device | int | str | None = None, *, inplace
     _check_module("convert", module)
     if training not in get_args(Training):
         raise TorchArgumentError("convert", "training", shown(training), " or ".join(map(repr, get_args(Training))))
+    if device is None:
+        device = next(filter(None, map(same_gpu, {part.device for part in (*module.parameters(), *module.buffers())})), None)
     index = -1 if device is None else open_device("convert", device).info.index  # refuses a wrong one before any change
     for name, part in module.named_modules():
         if isinstance(part, torch.jit.ScriptModule):

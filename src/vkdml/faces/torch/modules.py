@@ -18,6 +18,7 @@ from ..sessions import open_device, shapes_to_warm_up
 from .stacks import Form, Shape
 from .torch_operators import OPERATORS, OperatorCall, States, check_lengths, compiled_for, untraced
 from .training import run_layers
+from .transfers import why_not_shared
 
 Training = Literal["refuse", "torch", "device"]
 
@@ -127,7 +128,12 @@ class Twin(nn.Module):
         raise TorchArgumentError(self._module, "torch.jit.script", "a converted module", "torch.jit.trace or torch.export")
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, vulkan_device={self.vulkan_device}"
+        text, device = f"{super().extra_repr()}, vulkan_device={self.vulkan_device}", self._weights()[0].device
+        if device.type == "cpu":
+            return text
+        opened = open_device(self._module, self._vulkan_device)
+        reason = why_not_shared(opened.gpu, opened.share, device)
+        return f"{text}, tensors through " + (f"the host: {reason}" if reason else "shared memory")
 
     def _run(self, input: Tensor, states: Iterable[Tensor], batch_sizes: Tensor | None = None, lengths: Tensor | None = None
              ) -> tuple[Tensor, States]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.weak import TensorWeakRef
 
 from ...engine.execution import Execution, Node
+from ...engine.vulkan.memory import SHARED
 from ...engine.weights import Contents, Snapshot, digest
 from ...errors import TorchArgumentError
 from ...operators import cells, element_types
@@ -49,17 +50,21 @@ KINDS = {  # keys: PyTorch's names of modes
     "RNN_TANH": Kind(cells.RNN, (0,), (_TANH,), (cells.RNN, cells.RNN_BACKWARD)),
     "RNN_RELU": Kind(cells.RNN, (0,), (_RELU,), (cells.RNN, cells.RNN_BACKWARD)),
 }
+_STATES = ("HiddenInitTensor", "CellMemInitTensor")
 _PROJECTION = KINDS["RNN_TANH"]._replace(activations=(_IDENTITY,))
 
 
 class Shape(NamedTuple):
-    """The shapes of a call. t, b: time steps and batch rows. states, lengths: whether initial states and lengths are given."""
+    """The shapes of a call. t, b: time steps and batch rows. states, lengths: whether initial states and lengths are given.
+    shared: whether tensors pass through shared memory.
+    """
 
     t: int
     b: int
     dtype: torch.dtype
     states: bool
     lengths: bool
+    shared: bool = False
 
 
 class Form(NamedTuple):
@@ -206,7 +211,9 @@ class Stack:
         self._results |= {f"h{k}": (b, d, width // d) for k in range(len(layers))}
         if "OutputCellSingleTensor" in layers[0].kind.cell.outputs:
             self._results |= {f"c{k}": (b, d, form.hidden_size) for k in range(len(layers))}
-        self.execution = Execution(device.gpu, device.share, steps, self._results, contents=parameters)
+        shared = ["y-1", *(f"{field}{k}" for field in _STATES for k in range(len(layers))), *self._results]
+        ways = dict.fromkeys(shared if shape.shared else (), SHARED)
+        self.execution = Execution(device.gpu, device.share, steps, self._results, contents=parameters, ways=ways)
 
     def _layer(self, layer: StackLayer, k: int) -> list[Node]:
         """Make a recurrent node and, with proj_size, the nodes that project the sequence and the last state.
@@ -240,7 +247,7 @@ class Stack:
     def run(self, parameters: ModuleParameters, x: Tensor, states: Sequence[Tensor], lengths: Tensor | None) -> list[Tensor]:
         """Run all layers on x [T, B, I]. Returns y [T, B, D * H] and the last states, [layers * D, B, H] each."""
         values, count, name = {"y-1": x}, self._form.num_layers, self._form.module
-        for field, state in zip(("HiddenInitTensor", "CellMemInitTensor"), states):
+        for field, state in zip(_STATES, states):
             for k, part in enumerate(state.chunk(count)):
                 projections = parameters.layers[k].projections if field == "HiddenInitTensor" else []
                 values[f"{field}{k}"] = _unprojected(name, part, projections) if projections else part

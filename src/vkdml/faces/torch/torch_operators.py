@@ -39,6 +39,7 @@ from ...errors import MissingPackageError, TorchArgumentError
 from ..directml.device import Device
 from ..sessions import open_device
 from .stacks import CPU, KINDS, Form, ModuleParameters, Shape, Stack, check_tensors, device_of, is_certain, layers_of
+from .transfers import why_not_shared
 
 _STACKS_KEPT = 64  # how many executions a module keeps, for the latest shapes: each is a recording of commands
 
@@ -214,10 +215,19 @@ def _run(call: OperatorCall, compiled: CompiledStacks | None = None) -> States:
             elif lengths is not None and input.dtype is torch.float64:  # the range check must ignore padding
                 past = torch.arange(len(input))[:, None] >= lengths.cpu()
                 input = input.masked_fill(past[..., None].to(input.device), 0)
-            stack = compiled.stack(form, Shape(len(input), rows, input.dtype, bool(call.hx), lengths is not None))
+            stack = compiled.stack(form, Shape(len(input), rows, input.dtype, bool(call.hx), lengths is not None,
+                                               _is_shared(call, compiled)))
             compiled.last = [] if is_ragged else facts, stack
         y, *last = stack.run(compiled.parameters, input, call.hx, lengths)
     return y if call.batch_sizes is None else pack_padded_sequence(y, lengths).data, *last
+
+
+def _is_shared(call: OperatorCall, compiled: CompiledStacks) -> bool:
+    """Whether tensors pass through shared memory: not where the host checks ranges, or computes states."""
+    if call.input.is_cpu or call.input.dtype is torch.float64 or (call.hx and compiled.parameters.layers[0].projected):
+        return False
+    device = open_device(call.module, compiled.device)
+    return not why_not_shared(device.gpu, device.share, call.input.device)
 
 
 def _fake(mode: str, *arguments: Any, **named: Any) -> States:
