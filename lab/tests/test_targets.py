@@ -183,7 +183,7 @@ def test_a_report(tmp_path, capsys):
     (["--target", "onnxruntime:rocm"], "has no ROCMExecutionProvider"), (["--target", "torch:cpu", "--resume"], "--resume"),
     (["--target", "torch:cpu", "--export", "x"], "with --export")])
 def test_wrong_usage(arguments, said, capsys):
-    assert cli.main(["conformance", *arguments]) == 1
+    assert cli.main(["conformance", *arguments]) == 2
     assert said in capsys.readouterr().err
 
 
@@ -224,7 +224,7 @@ def test_cases_as_files(tmp_path):
     assert [one.name for one in loaded] == [one.name for one in model.graph.input]
     expected = numpy_helper.to_array(onnx.load_tensor(str(case / "test_data_set_0" / "output_1.pb")))
     np.testing.assert_allclose(expected, np.load(folder / f"{case.name}.npz")["expected_Y_h"], rtol=1e-6)
-    assert cli.main(["conformance", "--export", str(folder)]) == 1  # the folder exists
+    assert cli.main(["conformance", "--export", str(folder)]) == 2  # the folder exists
 
 
 def test_only_what_was_checked_stands_on_the_page(tmp_path, monkeypatch):

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from tests.engine.test_gradients import CELLS as GRADIENT_CELLS
+from tests.engine.test_gradients import ragged
 from tools.compile_shaders import kernels
 from vkdml.planning.plan import plan
 from vkdml_lab.suite.devices import GPU
@@ -20,5 +22,8 @@ def test_all_kernels_for_gpus_are_run():
         info = replace(GPU, storage_16bit=True, max_shared_memory=65536)
         for way in GPU_WAYS:
             run |= {dispatch.kernel for dispatch in plan(case.problem, info, WAYS[way].options(case.problem, info)).execute}
+    for problem in map(ragged, GRADIENT_CELLS):
+        info = replace(GPU, max_shared_memory=65536)
+        run |= {dispatch.kernel for way in WAYS.values() for dispatch in plan(problem, info, way.options(problem, info)).execute}
     coherent = {name for name in kernels() if name.endswith("_persistent_coherent")}  # another test runs these
     assert {name for name in kernels() if "gpu/" in name} - coherent == {name for name in run if "gpu/" in name}

@@ -78,6 +78,7 @@ GPU_CASES = ["GRU of one", "GRU in float16", "LSTM", "LSTM in float16", "RNN", "
 _SAME, _COHERENT = "test_each_way_is_right_and_gives_the_same_bits", "test_coherent_loads_give_the_same_bits"
 GPU_KERNELS = [f"lab/vkdml_lab/suite/test_gpu_kernels.py::{test}[{way}-{case}]" for case in GPU_CASES
                for test, way in [*((_SAME, way) for way in GPU_WAYS), (_COHERENT, GPU_WAYS[-1])]]
+GPU_KERNELS.append("tests/engine/test_gradients.py::test_right_and_of_the_same_bits_as_on_gpus")
 PROJECTION = ["lab/vkdml_lab/suite/test_gpu_projection.py", "-m", "not thorough"]
 
 

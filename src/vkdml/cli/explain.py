@@ -29,7 +29,7 @@ _FORM = "CELL-TxBxIxH, such as gru-100x1x256x256"
 _TYPES = [element.name for element in element_types.ALL]
 _CELLS = {cell.kernel: cell for cell in cells.BY_DESC.values()}
 _LEFT_OUT = {"HiddenInitTensor", "CellMemInitTensor", "PeepholeTensor", "SequenceLengthsTensor"}  # as calls of `vkdml.gru` do
-_NAME = re.compile(rf"({'|'.join(_CELLS)})-(\d+)x(\d+)x(\d+)x(\d+)")
+_NAME = re.compile(rf"({'|'.join(_CELLS)})-([1-9]\d*)x([1-9]\d*)x([1-9]\d*)x([1-9]\d*)")
 
 # --measure runs an operator at most so often, and begins no further run after so many seconds, but runs it so often at least
 _MOST_RUNS, _SECONDS, _LEAST_RUNS = 31, 2.0, 3

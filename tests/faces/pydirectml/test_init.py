@@ -286,8 +286,8 @@ def test_a_whole_model_in_one_submission(graph):
     model = graph.build(scores)
     for _ in range(2):
         close(graph.device.compute(model, graph.bindings, [scores])[0][0, 0], expected)
-    (commands,) = model.execution._commands.values()
-    assert commands.counts[0] == 1
+    ((turn,),) = model.execution._commands.values()
+    assert turn.commands.counts[0] == 1
     bindings = [dml.Binding(binding.expression, np.full((6, 3), 11)) if binding.memory.dtype == np.uint32 else binding for binding in graph.bindings]
     wrong(lambda: graph.device.compute(model, bindings, [scores]), r"IndicesTensor\[0, 0, 0, 0\]: found 11; expected 0 to 10")
 

@@ -31,7 +31,7 @@ class DeviceMemory(OfOneProcess, Closing):
     _of_memory = "_tensor", "_mapped"
     _is_counted = _is_exposed = False  # see Buffer
     _is_clear = False  # whether the word by which attempts give up is 0
-    imported: Any = None  # what another API has of shared memory, as long as it
+    _imported: Any = None  # what another API has of shared memory, as long as it
     offset = 0  # the first byte that kernels see; a Range has this attribute too
 
     def __init__(self, gpu: Any, size_in_bytes: int, kind: Kind = COPIED) -> None:

@@ -206,7 +206,7 @@ class _Sequence(Twin, nn.RNNBase):
         return PackedSequence(y, batch_sizes, order, back), _permuted(last, back)
 
     def _check_order(self, batch_sizes: Tensor, *orders: Any) -> None:
-        are_rows = all(isinstance(one, Tensor) and one.dtype is torch.int64 and one.dim() == 1 for one in orders)
+        are_rows = all(isinstance(of, Tensor) and not of.is_meta and (of.dtype, of.dim()) == (torch.int64, 1) for of in orders)
         order, back = [one.tolist() for one in orders] if are_rows else ([], [])
         if not sorted(order) == sorted(back) == list(range(len(order))) == [order[row] for row in back] or (
                 batch_sizes[:1].tolist() != [len(order)]):

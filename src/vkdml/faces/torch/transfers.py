@@ -113,11 +113,11 @@ class _Exchange:
 
     def _view(self, memory: DeviceMemory, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         """Return a tensor in shared memory, which is imported once."""
-        if memory.imported is None:
+        if memory._imported is None:
             imported = Imported(self._api, self._device.index, self._context, memory)
             with torch.inference_mode(False):
-                memory.imported = imported, from_dlpack(imported.capsule())
-        tensor: Tensor = memory.imported[1]
+                memory._imported = imported, from_dlpack(imported.capsule())
+        tensor: Tensor = memory._imported[1]
         return tensor[:torch.Size(shape).numel() * dtype.itemsize].view(dtype).view(shape)
 
 
