@@ -58,7 +58,7 @@ SCHEDULES = {
     "plain stepped": Options(lanes=False, schedule="stepped", workgroup=16),
     "plain persistent": Options(lanes=False, schedule="persistent", workgroup=64),
     "plain persistent chunked": Options(lanes=False, schedule="persistent", workgroup=16, rows=3, chunk_steps=2,
-                                        workspace_bytes=20000),
+                                        workspace_bytes=40000),
 }
 
 # Schedules in which a failed problem runs again
