@@ -28,7 +28,7 @@ class Twin(nn.Module):
 
     _module: the name of PyTorch's class. _vulkan_device: the device that `convert` was given, _vulkan_index its index then; -1:
     the default device, which the first call opens.
-    _trains: what training mode does, as `convert` was told.
+    _trains: the argument `training` of `convert`.
     """
 
     _module: str
