@@ -81,22 +81,22 @@ void clear_output(uint time)
                 [[unroll]] for (uint w = 0; w < WORDS; ++w) store_sequence(time, r, w * HIDDEN + unit, ZERO);
 }
 
-// Stores the outputs that have one state for each row (0 for a row without steps), or the state for the next dispatch.
+// Stores the outputs that have one state for each row (0 for a row without steps), or the state for the next dispatch. An
+// invocation keeps the words that it fetched, as barriers order only shared memory.
 void end_state()
 {
-    for (uint unit = first_unit + gl_LocalInvocationID.x; unit < end_unit; unit += WORKGROUP)
+    bool last = is_end();
+    uint end = SOURCES > 1 && !last ? SOURCES * HIDDEN : end_unit;
+    for (uint unit = first_unit + gl_LocalInvocationID.x; unit < end; unit += WORKGROUP)
         ROW_LOOP for (uint r = 0; r < ROWS; ++r) {
             uint row = row_of(r);
             if (row < dispatch.batch) {
-                bool last = is_end();
-                if (!last)
-                    [[unroll]] for (uint w = 0; w < SOURCES; ++w)
-                        keep_state(slot_at(dispatch.last_step, r), r, w * HIDDEN + unit);
+                if (!last) keep_state(slot_at(dispatch.last_step, r), r, unit);
                 else if (HAS_SINGLE != 0) {
                     real h = length_of(r) == 0 ? ZERO : load_state(slot_at(dispatch.steps, r), r, unit);
                     STORE_ELEMENT(output_single, PLACE_OF(single, row, unit), h);
                 }
-                end_cell(last, r, row, unit);
+                if (SOURCES == 1 || unit < HIDDEN) end_cell(last, r, row, unit);
             }
         }
 }

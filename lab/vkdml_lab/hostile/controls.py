@@ -90,7 +90,7 @@ CONTROLS = [
     Control("polls of one vector of several", "weak", "gpu/CELL_persistent", "gpu/persistent.glsl",
             "n = 1; n < FETCHES", "n = 1; n < 1", _WRONG, PERSISTENT, True),
     Control("outputs past a row's length not written", "watched", "gpu/CELL", "common/time_loop.glsl",
-            "time >= length_of(r)) store", "time > length_of(r)) store", ("Output",), SEQUENCE),
+            "time >= length_of(r))", "time > length_of(r))", ("Output",), SEQUENCE),
     Control("no barrier at the end of a phase", "watched", "gpu/CELL", "gpu/CELL.comp", "void phase_barrier() { barrier(); }",
             "void phase_barrier() {}", ("race, ",), SEQUENCE),
     Control("no barrier before sums are read", "watched", "gpu/CELL", "gpu/products.glsl", "    barrier();\n    if (SPLIT > 1)",
