@@ -103,10 +103,19 @@ def test_every_kernel_is_drawn(mode):
     left = {name for name in compile_shaders.kernels() if not name.startswith("cpu/")}
     if mode == "weak":
         left = {name for name in left if name.endswith(("_persistent", "_persistent_coherent"))}
-    for seed in range(600):
+    for seed in range(3000):
         plan = modes.draw(mode, seed).plan
         left -= {dispatch.kernel for dispatch in plan.initialize + plan.execute}
+        if not left:
+            break
     assert not left
+
+
+def test_a_dispatch_keeps_the_state_without_a_race():
+    """A gradient's state has more words than units: each must be kept by the invocation that fetched it."""
+    task = tasks.training(9)
+    assert len({dispatch.push.get("first_step") for dispatch in task.plan.execute if "State" in dispatch.buffers}) > 1
+    assert not modes.watched(9, task, {}).wrong
 
 
 @pytest.mark.family("planted mistakes", first=5)

@@ -32,6 +32,8 @@ from vkdml.faces.directml.binding import Compiled
 
 # Operators: the tables of cells, activations and element types, and checked problems
 from vkdml.operators.activations import BY_DESC as ACTIVATIONS
+from vkdml.operators.activations import BY_ONNX_NAME, ParametrizedActivation
+from vkdml.operators.cells import ALL as ALL_CELLS
 from vkdml.operators.cells import BY_DESC as CELLS
 from vkdml.operators.cells import GRU, LSTM, RNN, Cell
 from vkdml.operators.checks import Tensor, ceil_div, round_up
@@ -40,7 +42,7 @@ from vkdml.operators.element_types import ALL as ELEMENT_TYPES
 from vkdml.operators.element_types import FLOAT32, FLOAT64, ElementType
 from vkdml.operators.header import descs
 from vkdml.operators.plain_problem import MovedProblem, PlainProblem
-from vkdml.operators.problem import Problem, from_desc
+from vkdml.operators.problem import Problem, from_desc, problem_of
 from vkdml.planning import families
 from vkdml.planning.device_info import DeviceInfo
 from vkdml.planning.dispatches import Dispatch

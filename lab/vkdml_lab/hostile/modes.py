@@ -136,13 +136,14 @@ class Mode:
 
 def _waiting(seed: int) -> Task:
     """Draw a task whose workgroups wait for each other, which float64's never do."""
-    found = (tasks.recurrent(number, (PERSISTENT,)) for number in count(seed, _FAR))
+    recurrent = tasks.training if seed % 3 == 0 else tasks.recurrent
+    found = (recurrent(number, (PERSISTENT,)) for number in count(seed, _FAR))
     return next(task for task in found if task.plan.timed_out)
 
 
 MODES = {
-    "watched": Mode(watched, (tasks.recurrent, tasks.recurrent, tasks.recurrent, tasks.plain)),
-    "inexact": Mode(inexact, (tasks.recurrent, tasks.plain)),
+    "watched": Mode(watched, (tasks.recurrent, tasks.recurrent, tasks.training, tasks.plain)),
+    "inexact": Mode(inexact, (tasks.recurrent, tasks.training, tasks.plain)),
     "weak": Mode(weak, (_waiting,)),
 }
 

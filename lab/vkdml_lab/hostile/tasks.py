@@ -11,8 +11,12 @@ import numpy as np
 from vkdml import InvalidArgumentError, Options
 from vkdml_lab.internals import (
     ACTIVATIONS,
+    ALL_CELLS,
+    BY_ONNX_NAME,
+    FLOAT32,
     PLAIN_PROBLEMS,
     SCHEDULES,
+    ParametrizedActivation,
     PlainProblem,
     Plan,
     Problem,
@@ -23,6 +27,7 @@ from vkdml_lab.internals import (
     families,
     plan_of,
     plan_plain,
+    problem_of,
     random_memory,
     tilings,
     types_of,
@@ -74,6 +79,24 @@ def recurrent(seed: int, schedules: tuple[Schedule, ...] = SCHEDULES) -> Task:
     # A quarter of the problems has more units, so that several invocations share a column
     case = draw.choice(list(CASES.values())) if draw.random() < 0.25 else random_case(seed)
     problem = with_sequence(case.problem)  # with all steps as output, so that each step can be checked alone
+    return _planned(problem, _memory(case), draw, schedules)
+
+
+def training(seed: int, schedules: tuple[Schedule, ...] = SCHEDULES) -> Task:
+    """Draw a problem of a cell that computes for training, options and a device, and choose one of the tilings."""
+    draw = random.Random(f"training {seed}")
+    cell = draw.choice([cell for cell in ALL_CELLS if cell.desc is None])
+    sizes = {"T": draw.randint(1, 8), "B": draw.randint(1, 9), "I": draw.randint(1, 20), "H": draw.choice((1, 3, 8, 17, 40, 100)),
+             "D": draw.choice((1, 2))}
+    activations = [ParametrizedActivation(BY_ONNX_NAME[name.lower()]) for name in cell.default_activations]
+    reverse = draw.choice([(False, True), (True, False)]) if sizes["D"] == 2 else (draw.random() < 0.5,)
+    fields = [field for field in cell.tensors if field in (*cell.required, *cell.outputs) or draw.random() < 0.7]
+    problem = problem_of(cell, FLOAT32, sizes, fields, activations, reverse=reverse)
+    return _planned(problem, random_memory(problem), draw, schedules)
+
+
+def _planned(problem: Problem, memory: Mapping[str, np.ndarray], draw: random.Random, schedules: tuple[Schedule, ...]) -> Task:
+    """Draw options and a device for a problem, and choose one of the tilings."""
     name = draw.choice(list(DEVICES))
     info = replace(DEVICES[name], storage_16bit=draw.random() < 0.5)
     for schedule in (draw.choice(schedules), *draw.sample(SCHEDULES, len(SCHEDULES))):
@@ -93,8 +116,8 @@ def recurrent(seed: int, schedules: tuple[Schedule, ...] = SCHEDULES) -> Task:
         except InvalidArgumentError:  # this problem has no such schedule
             continue
         described = f"{problem.cell.name} in {problem.element.name}, {schedule} on {name}"
-        return Task(described, problem, plan, _memory(case))
-    raise AssertionError(f"no plan for problem {seed}")
+        return Task(described, problem, plan, memory)
+    raise AssertionError(f"no plan for {problem}")
 
 
 def _tilings(target: Target) -> list[Tiling]:
