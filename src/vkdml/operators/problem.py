@@ -121,13 +121,16 @@ def problem_of(cell: Cell, element: ElementType, sizes: Mapping[str, int], field
 
     sizes: the values of T, B, I, H and D. fields: the tensors. activations: of one direction; all directions have them.
     flags: those that are True. strides: by field, of tensors that are not packed.
+    Raises InvalidArgumentError for a tensor of more than 4 GiB.
     """
     tensors: dict[str, Tensor | None] = dict.fromkeys(cell.tensors)
     for field in fields:
         shape = tuple(checks.evaluate(formula, sizes) for formula in cell.tensors[field])
         data_type, itemsize = (DML_TENSOR_DATA_TYPE.UINT32, 4) if field == LENGTHS else (element.data_type, element.itemsize)
         steps = tuple(strides.get(field, checks.packed_strides(shape)))
-        tensors[field] = checks.least_tensor(data_type, shape, steps, itemsize)
+        tensors[field] = tensor = checks.least_tensor(data_type, shape, steps, itemsize)
+        if tensor.size_in_bytes > checks.MAX_TENSOR_BYTES:
+            raise InvalidArgumentError(cell.name, field, shown(list(shape)), f"at most {checks.MAX_TENSOR_BYTES} bytes")
     return Problem(
         operator=cell.name, element=element, tensors=tensors, inputs=tuple(cell.inputs), outputs=tuple(cell.outputs),
         weights=WEIGHTS, cell=cell, steps=sizes["T"], batch=sizes["B"], input_size=sizes["I"], hidden=sizes["H"],
