@@ -202,7 +202,7 @@ def test_a_cell_has_one_step(device):
 @pytest.mark.parametrize(("call", "message"), [
     (lambda: vt.convert(nn.GRU(I, H).eval()).warm_up(0), "GRU: warm_up: T: found 0"),
     (lambda: vt.warm_up(vt.convert(nn.GRU(I, H).eval()), B=[1, 2]), "GRU: warm_up: T: found None; expected whole numbers from 1"),
-    (lambda: vt.convert(nn.GRU(I, H)).warm_up(1), "GRU: training: found True"),
+    (lambda: vt.convert(nn.GRU(I, H)).warm_up(1), "GRU: warm_up: training: found True"),
 ])
 def test_wrong_warm_ups(call, message):
     with pytest.raises(vkdml.InvalidArgumentError, match=message):

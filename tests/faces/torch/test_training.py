@@ -6,6 +6,8 @@ import pickle
 import pytest
 import torch
 from torch import nn
+from torch.autograd.functional import jacobian
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import checkpoint
 
 import vkdml
@@ -129,11 +131,18 @@ def test_what_is_changed_in_place_before_backward_is_refused(changed):
 
 REFUSED = {
     "float64": (lambda twin, x: twin.double()(x.double()), "dtype: found torch.float64; expected torch.float32"),
+    "float16": (lambda twin, x: twin.half()(x.half()), "dtype: found torch.float16"),
     "bfloat16": (lambda twin, x: twin.bfloat16()(x.bfloat16()), "dtype: found torch.bfloat16"),
     "autocast": (lambda twin, x: in_autocast(twin, x), "autocast: found enabled"),
     "torch.func": (lambda twin, x: torch.func.grad(lambda x: twin(x)[0].sum())(x), "torch.func or vmap"),
     "vmap": (lambda twin, x: torch.vmap(twin)(x[None]), "torch.func or vmap"),
     "graph capture": (lambda twin, x: torch.jit.trace(twin, x), "graph capture: found active"),
+    "graph capture of make_fx": (lambda twin, x: make_fx(lambda x: twin(x)[0])(x), "graph capture: found active"),
+    "batched gradients": (lambda twin, x: jacobian(lambda x: twin(x)[0].sum(0)[0], x, vectorize=True), "is_grads_batched or vmap"),
+    "DataParallel": (lambda twin, x: twin._replicate_for_data_parallel(), "DataParallel: found several devices; "
+                     "expected one, or DistributedDataParallel"),
+    "warm_up": (lambda twin, x: vt.warm_up(nn.Sequential(twin), T, B), r"warm_up: training: found True; expected False: call .eval\(\) "
+                "first. It compiles for inference; the first step of training compiles what training needs"),
     "no rows": (lambda twin, x: twin(x[:, :0]), "input: found no rows"),
     "another device": (lambda twin, x: twin(x.to("meta")), "input: found a tensor on meta; expected one on cpu"),
 }
@@ -149,6 +158,22 @@ def test_refused(name):
     call, message = REFUSED[name]
     with pytest.raises(vkdml.InvalidArgumentError, match=message):
         call(pair()[1], torch.randn(T, B, I))
+
+
+def test_torch_compile_breaks_its_graph():
+    module, twin = pair()
+    x = torch.randn(T, B, I)
+    loss_of(module, x).backward()
+    torch.compile(lambda x: loss_of(twin, x), backend="eager")(x).backward()
+    assert_same_gradients(module, twin)
+
+
+def test_what_is_saved_for_backward_passes_through_hooks():
+    """So that checkpoints free it, and save_on_cpu moves it: x, the matrix, the first states, and y with c."""
+    shapes = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: shapes.append(tensor.shape) or tensor, lambda tensor: tensor):
+        pair()[1](torch.randn(T, B, I))
+    assert {(T, B, I), (B, H), (T, B, 2 * H)} <= {*map(tuple, shapes)}
 
 
 def test_states_with_projection_are_refused():

@@ -95,7 +95,9 @@ class Twin(nn.Module):
         """
         is_cell = isinstance(self, nn.RNNCellBase)
         shapes = shapes_to_warm_up(self._module, 1 if is_cell else T, B)
-        self._runs_on_cpu()  # refuses training mode
+        if self.training:
+            raise TorchArgumentError(self._module, "warm_up: training", True, "False: call .eval() first. It compiles for "
+                                     "inference; the first step of training compiles what training needs")
         form, weights, compiled = self._form(), self._weights(), compiled_for(self, self._vulkan_device)
         for t, b in shapes:
             with compiled.lock:
@@ -123,6 +125,12 @@ class Twin(nn.Module):
         """Take what earlier versions saved, too."""
         trains = "torch" if state.get("_trains_on_cpu") else "refuse"
         super().__setstate__({"_trains": trains} | {name: value for name, value in state.items() if name != "_trains_on_cpu"})
+
+    def _replicate_for_data_parallel(self) -> Any:
+        if self.training and self._trains == "device":
+            raise TorchArgumentError(self._module, "training on the device, DataParallel", "several devices", "one, or "
+                                     "DistributedDataParallel, with a process for each")
+        return super()._replicate_for_data_parallel()
 
     def __prepare_scriptable__(self) -> Any:
         raise TorchArgumentError(self._module, "torch.jit.script", "a converted module", "torch.jit.trace or torch.export")

@@ -91,8 +91,8 @@ class _Layer(torch.autograd.Function):
             values["SequenceLengthsTensor"] = lengths.int()
         results = run(of.mode, passes.forward, values, passes.results)
         y, *last = results.values()
-        ctx.of, ctx.passes, ctx.lengths, ctx.after = of, passes, lengths, y
-        ctx.save_for_backward(x, w, h, c)  # PyTorch refuses backward after one of them was changed in place
+        ctx.of, ctx.passes, ctx.lengths = of, passes, lengths
+        ctx.save_for_backward(x, w, h, c, y)  # PyTorch refuses backward after one of them was changed in place
         ctx.set_materialize_grads(False)
         return y[..., :hidden].clone(), *last
 
@@ -100,12 +100,14 @@ class _Layer(torch.autograd.Function):
     def backward(ctx: Any, dy: Tensor | None, dh: Tensor | None, dc: Tensor | None = None) -> Any:
         if torch.is_grad_enabled():
             raise TorchArgumentError("vkdml.torch", "training on the device, create_graph", True, "False: first derivatives")
-        x, w, h, c = ctx.saved_tensors
+        if any("Batched" in str(_C._dispatch_keys(one)) for one in (dy, dh, dc) if one is not None):
+            raise TorchArgumentError("vkdml.torch", "training on the device, is_grads_batched or vmap", True, "False")
+        x, w, h, c, after = ctx.saved_tensors
         of, lengths, rows = ctx.of, ctx.lengths, torch.arange(ctx.of.b, device=x.device)
         ends = torch.full_like(rows, of.t - 1) if lengths is None else (lengths.long() - 1).clamp(min=0)
         starts, ends = (ends, torch.zeros_like(rows)) if of.reverse else (torch.zeros_like(rows), ends)
-        states = torch.cat([h, c], 1)[:, :ctx.after.shape[-1]]
-        before = ctx.after.roll(-1 if of.reverse else 1, 0).index_put((starts, rows), states)
+        states = torch.cat([h, c], 1)[:, :after.shape[-1]]
+        before = after.roll(-1 if of.reverse else 1, 0).index_put((starts, rows), states)
         given = torch.cat([before[..., :of.hidden], x, x.new_ones(of.t, of.b, 1)], -1)
         outside = x.new_zeros(of.t, of.b, of.hidden) if dy is None else dy
         if dh is not None:
@@ -141,7 +143,8 @@ def _matrix(of: Pass, columns: int, w: Tensor, r: Tensor, biases: list[Tensor]) 
 def _check(call: OperatorCall) -> None:
     """Refuse what has no gradient on the device."""
     _, (_, rows, _), *_ = call.check(layers_of(call.form, call.weights, device_of(call.weights))[0].width)
-    is_captured = torch.compiler.is_compiling() or torch.jit.is_tracing()
+    modes = (_C._get_dispatch_mode(mode) for mode in (_C._TorchDispatchModeKey.PROXY, _C._TorchDispatchModeKey.FAKE))
+    is_captured = torch.compiler.is_compiling() or torch.jit.is_tracing() or any(modes)
     refused = [("input", "no rows", rows == 0, "at least one"),
                ("dtype", call.input.dtype, call.input.dtype is not torch.float32, "torch.float32"),
                ("autocast", "enabled", torch.is_autocast_enabled(call.input.device.type), "disabled, with float32"),
