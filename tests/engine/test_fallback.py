@@ -51,14 +51,6 @@ def dispatches(device, desc, **names):
                          writes=tuple(names[field] for field in dispatch.writes)) for dispatch in plan.execute)
 
 
-@pytest.fixture
-def ran(monkeypatch):
-    """The submissions that ran."""
-    submissions, run = [], Submission.run
-    monkeypatch.setattr(Submission, "run", lambda submission: (submissions.append(submission), run(submission)))
-    return submissions
-
-
 def test_the_fallback_runs_where_the_attempt_gave_up(device, memory, merges, monkeypatch):
     made, create = [], Gpu.create_kernel
     monkeypatch.setattr(Gpu, "create_kernel", lambda *arguments, **options: (made.append(1), create(*arguments, **options))[1])
@@ -73,13 +65,13 @@ def test_the_fallback_runs_where_the_attempt_gave_up(device, memory, merges, mon
     assert scene.attempts.timeouts == 2
 
 
-def test_an_attempt_shares_its_submission(device, memory, merges, ran):
+def test_an_attempt_shares_its_submission(device, memory, merges, submitted):
     """With all that is repeated, or with all before it."""
     scene = Scene(device, merges)
     for _ in range(2):
-        ran.clear()
+        submitted.clear()
         scene.commands.execute()
-    assert len(ran) == scene.commands.counts[0] == (2 if merges and memory == "device memory" else 1)
+    assert len(submitted) == scene.commands.counts[0] == (2 if merges and memory == "device memory" else 1)
     assert scene.commands.counts[1] == 1
 
 

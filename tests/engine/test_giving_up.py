@@ -7,13 +7,10 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.engine.ready import as_ours
 from vkdml.engine.execution import Execution, Node
 from vkdml.engine.trust import trial
 from vkdml.engine.trust.tuner import Tuner
 from vkdml.engine.vulkan import spirv
-from vkdml.engine.vulkan.driver import Driver
-from vkdml.engine.vulkan.gpu import Submission
 from vkdml.operators import cells, reference
 from vkdml.operators.problem import from_desc
 from vkdml.planning.options import PERSISTENT, Options
@@ -46,14 +43,6 @@ def giving_up(in_vain, monkeypatch):
         wrong = {f"gpu/{name}_persistent" for name in names}
         monkeypatch.setattr(spirv, "load", lambda name: in_vain[name] if name in wrong else right(name))
     return make
-
-
-@pytest.fixture
-def ran(monkeypatch):
-    """How many submissions ran."""
-    submissions, run = [], Submission.run
-    monkeypatch.setattr(Submission, "run", lambda submission: (submissions.append(submission), run(submission)))
-    return submissions
 
 
 class Stack:
@@ -112,15 +101,15 @@ class Stack:
 
 
 @pytest.mark.parametrize("names", SOME, ids=" ".join)
-def test_a_stack(device, memory, giving_up, ran, names):
+def test_a_stack(device, memory, giving_up, submitted, names):
     giving_up(names)
     stack = Stack(device)
     for _ in range(2):
         stack.check()
-    ran.clear()
+    submitted.clear()
     stack.run()
     clearing = len(names) if memory == "device memory" else 0
-    assert len(ran) == (2 + clearing if names else 1)
+    assert len(submitted) == (2 + clearing if names else 1)
 
 
 def test_it_is_the_fallback_that_is_right(device, giving_up, monkeypatch):
@@ -159,37 +148,26 @@ def test_checked(verified, memory, giving_up, checks, names):
 
 @pytest.mark.parametrize("names", [(), ("gru",), tuple(LAYERS)], ids=" ".join)
 @pytest.mark.parametrize("is_recorded", [True, False], ids=["warm", "to be recorded"])
-def test_each_call_of_the_driver_may_fail(device, memory, giving_up, monkeypatch, is_recorded, names):
+def test_each_call_of_the_driver_may_fail(device, memory, giving_up, failing_call, is_recorded, names):
     """It ends in an error, and no memory is lost."""
     giving_up(names)
     stack = Stack(device, states=True)
     stack.check()
     stack.check()
-    countdown, call = 0, Driver.call
-
-    @as_ours
-    def may_fail(driver, doing, work):
-        nonlocal countdown
-        countdown -= 1
-        if not countdown:
-            raise vkdml.DriverError(doing)
-        return call(driver, doing, work)
-
-    monkeypatch.setattr(Driver, "call", may_fail)
     gc.collect()
     used = device.gpu.memory.used
     for place in itertools.count(1):
         if not is_recorded:
             stack.execution._let_go()
-        countdown = place
+        failing_call.left = place
         try:
             found = stack.run()
         except vkdml.DriverError:
             found = stack.run()
         np.testing.assert_allclose(found, stack.expected(), atol=1e-5)
-        if countdown > 0:  # nothing failed
+        if failing_call.left > 0:  # nothing failed
             break
-    countdown = 0
+    failing_call.left = 0
     stack.check()
     gc.collect()
     assert device.gpu.memory.used == used

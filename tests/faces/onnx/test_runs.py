@@ -41,14 +41,6 @@ BETWEEN = {
 }
 
 
-@pytest.fixture
-def submitted(monkeypatch):
-    """How many submissions ran."""
-    ran, run = [], Submission.run
-    monkeypatch.setattr(Submission, "run", lambda submission: (ran.append(1), run(submission))[1])
-    return ran
-
-
 def made(between, opset=18):
     return model(HEAD.format(between), weights() | weights(inputs=H, suffix="1"), opset)
 
