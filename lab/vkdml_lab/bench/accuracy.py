@@ -17,7 +17,6 @@ import matplotlib
 import numpy as np
 import onnxruntime
 import torch
-from onnx import helper
 from tqdm import tqdm
 
 matplotlib.use("agg")  # needs no screen
@@ -26,7 +25,8 @@ from matplotlib import pyplot as plt
 import vkdml
 import vkdml.pydirectml as dml
 from vkdml import reference
-from vkdml_lab.bench.adapters.torch_nn import reorder
+from vkdml_lab.bench.adapters import torch_nn
+from vkdml_lab.bench.nodes import Node
 from vkdml_lab.internals import ACTIVATIONS, ELEMENT_TYPES, GRU, LSTM, RNN, Cell
 from vkdml_lab.reports import document, table, write
 from vkdml_lab.suite.recording import ulp
@@ -86,39 +86,26 @@ def by_vkdml(cell: Cell, arrays: Arrays, activations: Sequence[str] | None) -> n
     return result
 
 
+def node(cell: Cell, arrays: Arrays, activations: Sequence[str] | None) -> Node:
+    parameters = {"activation_alpha": [1.0], "activation_beta": [0.0]} if activations else {}
+    return Node(cell.name, attributes(cell, activations) | parameters, {name.upper(): array for name, array in arrays.items()})
+
+
 def by_onnxruntime(cell: Cell, arrays: Arrays, activations: Sequence[str] | None) -> np.ndarray | None:
     if arrays["x"].dtype not in (np.float32, np.float16):
         return None
-    given = {name.upper(): array for name, array in arrays.items()}
-    kind = helper.np_dtype_to_tensor_dtype(arrays["x"].dtype)
-    settings = attributes(cell, activations) | {"hidden_size": arrays["r"].shape[2]}
-    settings |= {"activation_alpha": [1.0], "activation_beta": [0.0]} if activations else {}
-    node = helper.make_node(cell.name, list(given), ["Y"], **settings)
-    inputs = [helper.make_tensor_value_info(name, kind, array.shape) for name, array in given.items()]
-    graph = helper.make_graph([node], "one", inputs, [helper.make_tensor_value_info("Y", kind, None)])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    result: np.ndarray = session.run(None, given)[0]
+    made = node(cell, arrays, activations)
+    result: np.ndarray = onnxruntime.InferenceSession(made.model(), providers=["CPUExecutionProvider"]).run(None, made.feeds)[0]
     return result
 
 
-_MODULES = {"GRU": torch.nn.GRU, "LSTM": torch.nn.LSTM, "RNN": torch.nn.RNN}
-
-
 def by_torch(cell: Cell, arrays: Arrays, activations: Sequence[str] | None) -> np.ndarray:
-    dtype = getattr(torch, arrays["x"].dtype.name)
-    wide = {name: torch.from_numpy(array.astype(np.float64)).to(dtype) for name, array in arrays.items()}
-    x, (w, r), b = wide["x"], (wide[name][0] for name in "wr"), wide["b"][0].chunk(2)
-    with torch.inference_mode():
-        if activations:
-            y = torch.nn.functional.linear(x, w, b[0] + b[1])
-        else:
-            module = _MODULES[cell.name](x.shape[2], r.shape[1]).to(dtype)
-            parts = {"weight_ih_l0": w, "weight_hh_l0": r, "bias_ih_l0": b[0], "bias_hh_l0": b[1]}
-            for name, part in parts.items():
-                ordered = reorder(cell.kernel, part.double().numpy()) if cell is not RNN else part.double().numpy()
-                getattr(module, name).copy_(torch.from_numpy(ordered))
-            y = module(x)[0]
+    x = torch_nn.tensor(arrays["x"])
+    if activations:
+        w, b = torch_nn.tensor(arrays["w"][0]), torch_nn.tensor(arrays["b"][0]).chunk(2)
+        y = torch.nn.functional.linear(x, w, b[0] + b[1])
+    else:
+        y, *_ = torch_nn.caller(torch_nn.make_module(node(cell, arrays, None)), None)(x, ())
     return y.double().numpy()[:, None]
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import product
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from vkdml import Buffer, Device
+from vkdml_lab.bench.runner import timed
 from vkdml_lab.internals import KP_VERSION, Commands, Dispatch, Kernel, of_spirv, open_device
 from vkdml_lab.processes import UnavailableError
 
@@ -134,12 +134,6 @@ def lengthen(seconds: Callable[[int], float], most: int = MOST_ITERATIONS) -> tu
     while (taken := seconds(count)) < LONG_ENOUGH and count < most:
         count = min(4 * count, most)
     return count, taken
-
-
-def timed(call: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    call()
-    return time.perf_counter() - started
 
 
 def compile_shader(name: str, **macros: int) -> bytes:

@@ -62,6 +62,12 @@ def zero_arrays(case: Case, dtype: Any = np.float32) -> list[np.ndarray]:
     return [np.zeros(case.state_shape, dtype) for _ in range(case.states)]
 
 
+def timed(call: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
 def settle(run: Callable[[], object]) -> None:
     """Repeat the call a few times, as a library may still compile or try ways to run after the first call."""
     started = time.perf_counter()

@@ -8,8 +8,7 @@ from statistics import median
 import numpy as np
 
 from vkdml import DriverError
-from vkdml_lab.bench.ceilings import timed
-from vkdml_lab.bench.runner import settle, warm_up
+from vkdml_lab.bench.runner import settle, timed, warm_up
 from vkdml_lab.internals import Plan, Problem, Run, Trial
 from vkdml_lab.suite.support import DTYPES
 

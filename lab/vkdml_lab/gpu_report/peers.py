@@ -12,10 +12,10 @@ import numpy as np
 
 import vkdml
 from vkdml_lab.bench.cases import Case
-from vkdml_lab.bench.ceilings import timed
 from vkdml_lab.bench.measure import WRONG, Result, measure
 from vkdml_lab.bench.peers import OURS, Peer, peers
 from vkdml_lab.bench.processes import Process, open_all
+from vkdml_lab.bench.runner import timed
 from vkdml_lab.gpu_report.clocks import clocks
 from vkdml_lab.gpu_report.steps import Job, Row, Step
 from vkdml_lab.internals import Commands, Gpu, open_device, select_device

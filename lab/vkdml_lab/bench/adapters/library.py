@@ -9,12 +9,26 @@ from typing import Any
 import numpy as np
 
 from vkdml_lab.bench.cases import Case
-from vkdml_lab.bench.models import STATE_INPUTS, node_of
 from vkdml_lab.bench.nodes import Node, literals
 from vkdml_lab.bench.one_node import TEXT
 from vkdml_lab.bench.runner import Runner, zero_arrays
 
 Call = Callable[[Mapping[str, np.ndarray]], Sequence[Any]]
+STATE_INPUTS = ("initial_h", "initial_c")
+
+
+def node_of(case: Case, dtype: str = "float32") -> Node:
+    """Return the case's node. Initial states are 0, as each call gets its own."""
+    lengths = {"sequence_lens": case.lengths.astype(np.int32)} if case.ragged else {}
+    arrays = {name: array.astype(dtype) for name, array in case.arrays().items()}
+    return Node(case.cell.upper(), case.attributes, {**arrays, **lengths, **dict(zip(STATE_INPUTS, zero_arrays(case, dtype)))})
+
+
+def from_numpy(case: Case, call: Call, given: Mapping[str, np.ndarray],
+               to_numpy: Callable[[Sequence[Any]], list[np.ndarray]] = list) -> Runner:
+    """Return the way to call a layer from numpy to numpy. given: the inputs, of which each call has other states."""
+    return Runner(case, lambda *states: call({**given, **dict(zip(STATE_INPUTS, states))}),
+                  lambda: zero_arrays(case, given["X"].dtype), to_numpy)
 
 
 class Computes(ABC):
@@ -65,6 +79,4 @@ class OnnxLibrary(Computes):
     def prepare(self, case: Case) -> dict[str, Runner]:
         """Offer one way to call the layer: from numpy to numpy."""
         node = node_of(case)
-        call, given = self.load(node), node.feeds
-        return {"host": Runner(case, lambda *states: call({**given, **dict(zip(STATE_INPUTS, states))}),
-                               lambda: zero_arrays(case), self.to_numpy)}
+        return {"host": from_numpy(case, self.load(node), node.feeds, self.to_numpy)}

@@ -8,18 +8,17 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
 import ncnn
 import numpy as np
 
-from vkdml_lab.bench.adapters.library import Computes
+from vkdml_lab.bench.adapters.library import STATE_INPUTS, Call, Computes, from_numpy, node_of
 from vkdml_lab.bench.cases import Case
-from vkdml_lab.bench.models import STATE_INPUTS, node_of
 from vkdml_lab.bench.nodes import ACTIVATIONS, GATES, Node, literal
-from vkdml_lab.bench.runner import Runner, UnsupportedError, zero_arrays
+from vkdml_lab.bench.runner import Runner, UnsupportedError
 from vkdml_lab.faults import layer
 from vkdml_lab.processes import UnavailableError
 
@@ -27,8 +26,6 @@ from vkdml_lab.processes import UnavailableError
 GATE_ORDER = {"GRU": (1, 0, 2), "LSTM": (0, 2, 1, 3), "RNN": (0,)}
 DIRECTIONS = {"forward": 0, "reverse": 1, "bidirectional": 2}
 COUNTED_STEPS = 4
-
-Call = Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]
 
 
 def net_of(param: str, weights: list[np.ndarray], device: int = 0) -> ncnn.Net:
@@ -86,9 +83,7 @@ class Library(Computes):
     def prepare(self, case: Case) -> dict[str, Runner]:
         """Offer one way to call the layer: from numpy to numpy."""
         node = node_of(case)
-        call, given = self.load(node), node.inputs
-        return {"host": Runner(case, lambda *states: call({**given, **dict(zip(STATE_INPUTS, states))}),
-                               lambda: zero_arrays(case), list)}
+        return {"host": from_numpy(case, self.load(node), node.inputs)}
 
 
 def devices() -> list[str]:

@@ -13,9 +13,8 @@ import onnx
 
 import vkdml
 from vkdml.onnx import InferenceSession, run_node
-from vkdml_lab.bench.adapters.library import Computes
+from vkdml_lab.bench.adapters.library import STATE_INPUTS, Computes, from_numpy, node_of
 from vkdml_lab.bench.cases import QUEUED, STATES, Case
-from vkdml_lab.bench.models import STATE_INPUTS, node_of
 from vkdml_lab.bench.nodes import Node, numbers
 from vkdml_lab.bench.runner import Runner, zero_arrays
 
@@ -95,13 +94,8 @@ class Library(Computes):
 
     def _session(self, case: Case, arrays: Arrays) -> Runner:
         node = node_of(case, self._dtype)
-        session, given = InferenceSession(node.model(), device=self._device), node.feeds
-
-        def call(*states: np.ndarray) -> Sequence[Any]:
-            outputs: Sequence[Any] = session.run(None, {**given, **dict(zip(STATE_INPUTS, states))})
-            return outputs
-
-        return Runner(case, call, lambda: zero_arrays(case, self._dtype), list)
+        session = InferenceSession(node.model(), device=self._device)
+        return from_numpy(case, lambda feeds: session.run(None, feeds), node.feeds)
 
     def _resident(self, case: Case, arrays: Arrays) -> Runner:
         layer = Layer(self._device, case, arrays, self._dtype)

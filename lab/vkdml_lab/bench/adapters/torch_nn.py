@@ -11,9 +11,8 @@ import torch
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from vkdml_lab.bench.adapters import torch_gpu
-from vkdml_lab.bench.adapters.library import Computes
+from vkdml_lab.bench.adapters.library import Computes, node_of
 from vkdml_lab.bench.cases import QUEUED, Case
-from vkdml_lab.bench.models import node_of
 from vkdml_lab.bench.nodes import ACTIVATIONS as ONLY
 from vkdml_lab.bench.nodes import Node, literal
 from vkdml_lab.bench.runner import Runner, UnsupportedError

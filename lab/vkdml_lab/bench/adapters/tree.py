@@ -10,7 +10,7 @@ from typing import Any
 import vkdml
 from vkdml_lab.bench.adapters import ours
 from vkdml_lab.bench.cases import Case
-from vkdml_lab.bench.runner import Runner, settle
+from vkdml_lab.bench.runner import Runner, settle, timed
 from vkdml_lab.processes import UnavailableError
 
 LATER_CALLS = 3
@@ -45,10 +45,4 @@ class Library:
         runner.run()
         done = time.perf_counter()
         settle(runner.run)
-        return {"first": done - started, "compile": done - opened - median(_seconds(runner) for _ in range(LATER_CALLS))}
-
-
-def _seconds(runner: Runner) -> float:
-    started = time.perf_counter()
-    runner.run()
-    return time.perf_counter() - started
+        return {"first": done - started, "compile": done - opened - median(timed(runner.run) for _ in range(LATER_CALLS))}
