@@ -28,13 +28,11 @@ TESTS = ["lab/vkdml_lab/suite/test_reference.py", "lab/vkdml_lab/suite/test_elem
          "tests/engine/test_execution.py", "tests/faces/test_element_types.py", "tests/faces/onnx"]
 
 CONTROL = """
-import numpy as np
-from vkdml_lab.suite.support import SCHEDULES, Case, gru_desc, random_arrays, run_on_device
+from vkdml_lab.suite.support import SCHEDULES, drawn_case, gru_desc, run_on_device
 from vkdml import Device
 from vkdml_lab.internals import without_barriers
-desc = gru_desc(5, 3, 6, 9)
 with without_barriers():
-    run_on_device(Device(), Case(desc, None, random_arrays(desc, np.random.default_rng(0))), SCHEDULES["projected"])
+    run_on_device(Device(), drawn_case(gru_desc(5, 3, 6, 9)), SCHEDULES["projected"])
 """
 
 # Runs a GRU whose kernel is compiled from shaders with other text in one file

@@ -1,6 +1,5 @@
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 import vkdml
@@ -10,7 +9,7 @@ from vkdml.engine.trust.trial import Verdict
 from vkdml.planning import plan, profiles
 from vkdml.planning.gpus import GPUS
 from vkdml.planning.tiling import Tiling
-from vkdml_lab.suite.support import Case, gru_desc, random_arrays
+from vkdml_lab.suite.support import drawn_case, gru_desc
 
 COMPUTE_UNITS = 2
 SCHEDULES = ("persistent", "sequence", "stepped")  # what the model is to like best first
@@ -79,5 +78,4 @@ def checks(monkeypatch):
 
 @pytest.fixture
 def case():
-    desc = gru_desc(5, 3, 6, 9)
-    return Case(desc, None, random_arrays(desc, np.random.default_rng(0)))
+    return drawn_case(gru_desc(5, 3, 6, 9))

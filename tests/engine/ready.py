@@ -2,11 +2,9 @@
 
 from types import FunctionType
 
-import numpy as np
-
 import vkdml
 from vkdml.operators import cells
-from vkdml_lab.suite.support import Case, check, initialize, make_desc, make_outputs, owned, random_arrays, read_output
+from vkdml_lab.suite.support import check, drawn_case, initialize, make_desc, make_outputs, owned, read_output
 
 SIZES = (5, 3, 6, 9)  # those of conftest.py, so that pipelines are compiled once
 
@@ -57,7 +55,7 @@ class Bound:
 
     def __init__(self, device, seed=0, is_owned=False, sizes=SIZES, cell=cells.GRU):
         desc = make_desc(cell, *sizes)
-        self.case = Case(owned(desc) if is_owned else desc, None, random_arrays(desc, np.random.default_rng(seed)))
+        self.case = drawn_case(owned(desc) if is_owned else desc, seed=seed)
         self.compiled = device.compile_operator(device.create_operator(self.case.desc))
         self.problem = self.compiled.problem
         self.outputs = {field: device.create_buffer(self.problem.tensor(field).size_in_bytes) for field in self.compiled.output_fields}

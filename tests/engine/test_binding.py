@@ -14,6 +14,7 @@ from vkdml_lab.suite.support import (
     DTYPES,
     Case,
     check,
+    drawn_case,
     make_desc,
     owned,
     random_arrays,
@@ -23,8 +24,7 @@ from vkdml_lab.suite.support import (
 
 
 def case_of(cell, seed=0):
-    desc = make_desc(cell, *SIZES)
-    return Case(desc, None, random_arrays(desc, np.random.default_rng(seed)))
+    return drawn_case(make_desc(cell, *SIZES), seed=seed)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from vkdml.engine import compiled as recording
 from vkdml.engine.vulkan import gpu as low_level
 from vkdml.operators import cells, element_types
 from vkdml.operators.header import descs
-from vkdml_lab.suite.support import CELLS, Case, make_desc, owned, random_arrays, random_case, run_on_device, tensor
+from vkdml_lab.suite.support import CELLS, Case, drawn_case, make_desc, owned, random_arrays, random_case, run_on_device, tensor
 
 pytestmark = pytest.mark.device
 
@@ -30,8 +30,7 @@ def test_no_false_alarm(verified, checks, seed):
 
 
 def without_sequence(cell):
-    desc = make_desc(cell, OutputSequenceTensor=None)
-    return Case(desc, None, random_arrays(desc, np.random.default_rng(0)))
+    return drawn_case(make_desc(cell, OutputSequenceTensor=None))
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)

@@ -15,7 +15,7 @@ from vkdml.engine.vulkan.queries import Enabled
 from vkdml.engine.vulkan.spirv import of_spirv
 from vkdml.planning.dispatches import Dispatch
 from vkdml_lab.suite.devices import GPU
-from vkdml_lab.suite.support import Case, gru_desc, random_arrays, run_on_device
+from vkdml_lab.suite.support import drawn_case, gru_desc, run_on_device
 
 HALVES = """
 #version 450
@@ -115,8 +115,7 @@ def test_sizes_of_subgroups_that_a_dispatch_may_need(size, workgroup, has):
 
 
 def test_without_features_all_works(device, monkeypatch):
-    desc = gru_desc(3, 2, 5, 7)
-    case = Case(desc, None, random_arrays(desc, np.random.default_rng(0)))
+    case = drawn_case(gru_desc(3, 2, 5, 7))
     expected = run_on_device(device, case)
     monkeypatch.setattr(device, "gpu", Gpu(without_features(device.info)))
     for name, found in run_on_device(device, case).items():

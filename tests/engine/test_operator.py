@@ -16,6 +16,7 @@ from vkdml_lab.suite.support import (
     RTOL,
     Case,
     check,
+    drawn_case,
     gru_desc,
     options,
     owned,
@@ -132,7 +133,7 @@ def test_after_every_error_everything_still_works(device, case):
 def test_a_device_wrote_the_lengths(device):
     """The host cannot see them, and its copy is an old one; whatever they are, no access leaves its tensor and the loop ends."""
     desc = gru_desc(2, 2, 3, 4, 2)
-    case = Case(desc, None, random_arrays(desc, np.random.default_rng(3)))
+    case = drawn_case(desc, seed=3)
     huge = Case(desc, None, case.arrays | {"SequenceLengthsTensor": np.full((1, 1, 1, 2), 2, np.uint32)})
     ready = Ready(device, case)
     two_floats = tensor(1, 1, 1, 2)
@@ -149,8 +150,7 @@ def test_a_device_wrote_the_lengths(device):
 @pytest.mark.parametrize("linear_before_reset", [False, True])
 def test_a_call_is_one_submission(device, sizes, schedule, linear_before_reset):
     """However many dispatches it takes."""
-    desc = gru_desc(*sizes, LinearBeforeReset=linear_before_reset)
-    case = Case(desc, None, random_arrays(desc, np.random.default_rng(6)))
+    case = drawn_case(gru_desc(*sizes, LinearBeforeReset=linear_before_reset), seed=6)
     ready = Ready(device, case, options(device, schedule))
     check(case, ready.results())
     submissions, dispatches = ready.recorder.counts

@@ -19,7 +19,7 @@ from vkdml.planning.plan import plan_of
 from vkdml.planning.size_classes import resized
 from vkdml.planning.tiling import Target
 from vkdml_lab.suite.devices import make_problem
-from vkdml_lab.suite.support import CELLS, Case, check, make_desc, random_arrays, run_on_device
+from vkdml_lab.suite.support import CELLS, check, drawn_case, make_desc, run_on_device
 
 PROBLEM, NOTHING = make_problem(12, 1, 16, 64), vkdml.Options()
 
@@ -277,8 +277,7 @@ def test_what_takes_long_is_timed_less_often(tuned, trusted, runs, monkeypatch):
 def test_all_that_is_chosen_from_gives_the_same_bits(tuned, monkeypatch, cell, element):
     monkeypatch.setattr(tuner, "_WITHIN", 100)  # all schedules, however slow the model thinks them
     batch = 1 if element.pairs else 3  # a tile of float64 has one row, and few parts fit beside many tiles
-    desc = make_desc(cell, 9, batch, 20, 70, data_type=element.data_type)
-    case = Case(desc, None, random_arrays(desc, np.random.default_rng(0), element), element)
+    case = drawn_case(make_desc(cell, 9, batch, 20, 70, data_type=element.data_type), element=element)
     trial = Trial(tuned.gpu, case.problem, case.arrays)
     target = Target(case.problem, tuned.info)
     results = []
@@ -292,8 +291,7 @@ def test_all_that_is_chosen_from_gives_the_same_bits(tuned, monkeypatch, cell, e
 @pytest.mark.parametrize("mode", ["on", "read", "off"])
 def test_an_operator_that_is_tuned_computes_what_it_should(tuned, trusted, monkeypatch, mode):
     monkeypatch.setenv("VKDML_TUNING", mode)
-    desc = make_desc(CELLS[0], 9, 3, 20, 70)
-    check(case := Case(desc, None, random_arrays(desc, np.random.default_rng(0))), run_on_device(tuned, case))
+    check(case := drawn_case(make_desc(CELLS[0], 9, 3, 20, 70)), run_on_device(tuned, case))
     assert choices.count() >= (mode == "on")
 
 

@@ -17,7 +17,6 @@ from vkdml_lab.internals import (
     ELEMENT_TYPES,
     FLOAT32,
     FLOAT64,
-    GRU,
     LSTM,
     PERSISTENT,
     RNN,
@@ -25,7 +24,6 @@ from vkdml_lab.internals import (
     STEPPED,
     Gpu,
     Problem,
-    from_desc,
     plan,
     plan_plain,
     self_test,
@@ -33,25 +31,19 @@ from vkdml_lab.internals import (
 )
 from vkdml_lab.radeon import process
 from vkdml_lab.radeon.instructions import NAMES
-from vkdml_lab.suite.support import make_desc
+from vkdml_lab.suite.devices import make_problem
 
 _WITHOUT_RESULT = {"nothing", "v_nop", "s_endpgm", "s_barrier", "buffer_gl0_inv", "buffer_gl1_inv"}  # and waits
 FLOAT16 = next(element for element in ELEMENT_TYPES if element.name == "float16")
 
-
-def recurrent(cell: Any, element: Any, *sizes: int, **changes: Any) -> Problem:
-    """Make a problem with several tiles of rows and more steps than the self-test's."""
-    return from_desc(make_desc(cell, *sizes, data_type=element.data_type, **changes), element=element)
-
-
-# Usual problems and how they run. Sizes: T, B, I, H and D
+# Usual problems and how they run. The recurrent ones have several tiles of rows and more steps than the self-test's
 CASES: dict[str, tuple[Any, Options]] = {
-    "GRU sequence": (recurrent(GRU, FLOAT32, 9, 13, 24, 48), Options(schedule=SEQUENCE, rows=4)),
-    "GRU persistent": (recurrent(GRU, FLOAT32, 9, 13, 16, 64), Options(schedule=PERSISTENT, workgroup=128, rows=4)),
-    "LSTM persistent, without its sequence": (recurrent(LSTM, FLOAT16, 9, 5, 16, 64, OutputSequenceTensor=None),
+    "GRU sequence": (make_problem(9, 13, 24, 48), Options(schedule=SEQUENCE, rows=4)),
+    "GRU persistent": (make_problem(9, 13, 16, 64), Options(schedule=PERSISTENT, workgroup=128, rows=4)),
+    "LSTM persistent, without its sequence": (make_problem(9, 5, 16, 64, cell=LSTM, element=FLOAT16, OutputSequenceTensor=None),
                                               Options(schedule=PERSISTENT, workgroup=128, rows=2)),
-    "RNN stepped, both directions": (recurrent(RNN, FLOAT16, 9, 3, 8, 128, 2), Options(schedule=STEPPED)),
-    "LSTM in float64": (recurrent(LSTM, FLOAT64, 7, 3, 8, 16), Options()),
+    "RNN stepped, both directions": (make_problem(9, 3, 8, 128, 2, cell=RNN, element=FLOAT16), Options(schedule=STEPPED)),
+    "LSTM in float64": (make_problem(7, 3, 8, 16, cell=LSTM, element=FLOAT64), Options()),
     **{kind: (self_test.problem_of(kind, FLOAT32), Options()) for kind in ("activation", "arithmetic", "GEMM", "cast")},
     **{kind: (self_test.problem_of(kind, FLOAT16), Options()) for kind in ("copy", "gather")},
 }

@@ -11,17 +11,14 @@ import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
 
-import numpy as np
-
 
 def compute(seed: int = 0) -> str:
     """Run a GRU. Returns the device's name if the result is right."""
     import vkdml
-    from vkdml_lab.suite.support import CELLS, Case, check, make_desc, random_arrays, run_on_device
+    from vkdml_lab.suite.support import CELLS, check, drawn_case, make_desc, run_on_device
 
     device = vkdml.Device()
-    desc = make_desc(CELLS[seed % len(CELLS)], 3, 2, 4, 9)
-    case = Case(desc, None, random_arrays(desc, np.random.default_rng(seed)))
+    case = drawn_case(make_desc(CELLS[seed % len(CELLS)], 3, 2, 4, 9), seed=seed)
     check(case, run_on_device(device, case, vkdml.Options(schedule="stepped")))  # forced, as the grid-sync test takes minutes
     return device.info.name
 

@@ -12,8 +12,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from vkdml import Device, Options
 from vkdml.errors import VkdmlError
 from vkdml_lab.internals import FLOAT32, GRU
@@ -21,7 +19,7 @@ from vkdml_lab.radeon import process
 from vkdml_lab.radeon.instructions import COMPARING, NAMES, NUMBERS, VECTOR
 from vkdml_lab.radeon.structures import FLAGS, Instruction
 from vkdml_lab.radeon.structures import VECTOR as IS_VECTOR
-from vkdml_lab.suite.support import Case, make_desc, random_arrays, run_on_device
+from vkdml_lab.suite.support import Case, drawn_case, make_desc, run_on_device
 
 # Sizes with several storing waves in a workgroup, and workgroups that wait for each other
 WAYS = {"sequence": Options(schedule="sequence", workgroup=256), "stepped": Options(schedule="stepped", workgroup=256),
@@ -122,8 +120,7 @@ def main() -> int:
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     arguments = parser.parse_args()
     device, draw, total = Device(), random.Random(0), Counter[str]()
-    desc = make_desc(GRU, 5, 16, 5, 128, 1, FLOAT32.data_type)
-    case = Case(desc, None, random_arrays(desc, np.random.default_rng(0), FLOAT32), FLOAT32)
+    case = drawn_case(make_desc(GRU, 5, 16, 5, 128, 1, FLOAT32.data_type))
     process.change(budget=200_000)
     for way in arguments.ways:
         runner, known = Runner(device, case, WAYS[way]), {program.va for program in process.programs()}

@@ -12,8 +12,6 @@ from __future__ import annotations
 import sys
 from itertools import product
 
-import numpy as np
-
 from vkdml import Device, DriverError, InvalidArgumentError, Options
 from vkdml_lab.gpu.calls import CALLS
 from vkdml_lab.gpu.measure import FORCED, STEPPED
@@ -28,17 +26,14 @@ from vkdml_lab.internals import (
     without_barriers,
     without_float64_check,
 )
-from vkdml_lab.suite.support import CELLS, Case, make_desc, random_arrays, run_on_device
+from vkdml_lab.suite.support import CELLS, drawn_case, make_desc, run_on_device
 
 _SMALL, _LARGE = (5, 3, 6, 20), (4, 9, 40, 300)  # T, B, I, H; the large one's weights do not fit on a core
 
 
 def run_problem(device: Device, cell: Cell, element: ElementType, sizes: tuple[int, int, int, int], options: Options,
                 **flags: bool) -> None:
-    steps, batch, inputs, hidden = sizes
-    desc = make_desc(cell, steps, batch, inputs, hidden, 2, element.data_type, **flags)
-    arrays = random_arrays(desc, np.random.default_rng(0), element)
-    run_on_device(device, Case(desc, None, arrays, element), options)
+    run_on_device(device, drawn_case(make_desc(cell, *sizes, 2, element.data_type, **flags), element=element), options)
 
 
 def expect_refusal(device: Device) -> None:
