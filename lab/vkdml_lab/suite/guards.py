@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from unittest.mock import patch
 
 import numpy as np
 
@@ -58,8 +59,5 @@ def guarded() -> Iterator[Guards]:
         self.size_in_bytes = size_in_bytes
         guards.buffers.append((self, size_in_bytes, poison))
 
-    DeviceMemory.__init__ = make_larger  # type: ignore[method-assign]
-    try:
+    with patch.object(DeviceMemory, "__init__", make_larger):
         yield guards
-    finally:
-        DeviceMemory.__init__ = make  # type: ignore[method-assign]

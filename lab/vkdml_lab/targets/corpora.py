@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from vkdml_lab.bench.nodes import ABSENT, ACTIVATIONS, GATES, INPUTS, Node
@@ -21,7 +20,6 @@ Numbers = np.random.Generator
 
 RANDOM, LONG_RANDOM = 450, 10_000  # the first is the number that the suite has
 ROUNDS = 2  # how often each feature is tested, with other sizes
-TYPES: Mapping[str, Any] = {"float32": np.float32, "float16": np.float16, "float64": np.float64, "bfloat16": ml_dtypes.bfloat16}
 NAMED = {row.onnx_name: row for row in ROWS.values() if row.onnx_name}
 ALPHA = {"Affine": 0.8, "Elu": 0.9, "HardSigmoid": 0.3, "LeakyRelu": 0.1, "ScaledTanh": 0.7, "ThresholdedRelu": 0.2}
 BETA = {"Affine": 0.1, "HardSigmoid": 0.4, "ScaledTanh": 0.6}
@@ -92,7 +90,7 @@ def usual(op: str, sizes: tuple[int, ...], given: str = "", element: str = "floa
         "initial_h": ((d, b, h), 1), "initial_c": ((d, b, h), 1), "P": ((d, 3 * h), 4)}
     wanted = {"X", "W", "R", "B", *given.split()}
     size = 0.3 if "activations" in attributes else 1.0  # keeps recurrences without bounds from growing
-    inputs = {name: (rng.standard_normal(shape) * size * scale**-0.5).astype(TYPES[element])
+    inputs = {name: (rng.standard_normal(shape) * size * scale**-0.5).astype(support.DTYPES[element])
               for name, (shape, scale) in shapes.items() if name in wanted}
     inputs["sequence_lens"] = rng.permutation(np.linspace(1, t, b).astype(np.int32))
     layout = attributes.pop("layout", 0)
@@ -140,7 +138,7 @@ def of_features() -> Iterator[Named]:
 
         known = features(op)
         yield made("plain")
-        for element in TYPES:
+        for element in ("float32", "float16", "float64", "bfloat16"):
             yield made(element, element=element)
         for name, said in known.items():
             yield made(name, **said)

@@ -20,8 +20,8 @@ from vkdml_lab import ROOT
 from vkdml_lab.bench.nodes import Node
 from vkdml_lab.bench.one_node import TEXT
 from vkdml_lab.reports import bullets, document, table, write
+from vkdml_lab.suite.support import DTYPES
 from vkdml_lab.targets import running
-from vkdml_lab.targets.corpora import TYPES
 from vkdml_lab.targets.judging import FINDINGS, OUTCOMES, REFUSED, RIGHT, UNDEFINED, UNSUPPORTED
 from vkdml_lab.targets.report import unexplained
 
@@ -139,7 +139,7 @@ def second(name: str, finding: Mapping[str, Any]) -> str:
 
 
 def as_node(said: Mapping[str, Any]) -> Node:
-    types = {name: np.int32 if name == "sequence_lens" else TYPES[said["element"]] for name in said["inputs"]}
+    types = {name: np.int32 if name == "sequence_lens" else DTYPES[said["element"]] for name in said["inputs"]}
     inputs = {name: np.array(values, types[name]).reshape(said["shapes"][name]) for name, values in said["inputs"].items()}
     return Node(said["op"], said["attributes"], inputs)
 
