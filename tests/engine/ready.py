@@ -14,12 +14,17 @@ def as_ours(function):
     return FunctionType(function.__code__, {**function.__globals__, "__name__": "vkdml"}, None, function.__defaults__, function.__closure__)
 
 
-def table_of(device, desc, inputs, outputs):
-    """A binding table of a compiled operator."""
-    table = device.create_binding_table(device.compile_operator(device.create_operator(desc)))
+def bind(device, dispatchable, inputs, outputs=()):
+    """A binding table. An empty list binds nothing."""
+    table = device.create_binding_table(dispatchable)
     table.bind_inputs(inputs)
     table.bind_outputs(outputs)
     return table
+
+
+def table_of(device, desc, inputs, outputs):
+    """A binding table of a compiled operator."""
+    return bind(device, device.compile_operator(device.create_operator(desc)), inputs, outputs)
 
 
 def recorded(device, *tables):
@@ -37,9 +42,7 @@ class Ready:
         self.buffers = {field: device.upload(array) for field, array in case.arrays.items()}
         self.outputs = make_outputs(device, self.compiled)
         initialize(device, self.compiled, self.buffers)
-        self.table = device.create_binding_table(self.compiled)
-        self.table.bind_inputs(self.inputs())
-        self.table.bind_outputs(list(self.outputs.values()))
+        self.table = bind(device, self.compiled, self.inputs(), list(self.outputs.values()))
         self.recorder = recorded(device, self.table)
 
     def inputs(self):
@@ -59,12 +62,9 @@ class Bound:
         self.compiled = device.compile_operator(device.create_operator(self.case.desc))
         self.problem = self.compiled.problem
         self.outputs = {field: device.create_buffer(self.problem.tensor(field).size_in_bytes) for field in self.compiled.output_fields}
-        self.table = device.create_binding_table(self.compiled)
-        self.table.bind_inputs(self.inputs(device, is_initializing=False))
-        self.table.bind_outputs(list(self.outputs.values()))
+        self.table = bind(device, self.compiled, self.inputs(device, is_initializing=False), list(self.outputs.values()))
         self.initializer = device.create_operator_initializer([self.compiled])
-        self.initializing = device.create_binding_table(self.initializer)
-        self.initializing.bind_inputs([self.weights(device)])
+        self.initializing = bind(device, self.initializer, [self.weights(device)])
 
     def inputs(self, device, is_initializing):
         return [device.upload(self.case.arrays[field]) if (field in self.problem.initialized) == is_initializing else None

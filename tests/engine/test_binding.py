@@ -6,21 +6,11 @@ import numpy as np
 import pytest
 
 import vkdml as v
-from tests.engine.ready import SIZES, Bound, recorded
+from tests.engine.ready import SIZES, Bound, bind, recorded
 from vkdml.engine.weights import OWNED
 from vkdml.operators import cells
 from vkdml.planning.device_info import laid_out
-from vkdml_lab.suite.support import (
-    DTYPES,
-    Case,
-    check,
-    drawn_case,
-    make_desc,
-    owned,
-    random_arrays,
-    random_case,
-    tensor,
-)
+from vkdml_lab.suite.support import DTYPES, Case, check, drawn_case, make_desc, owned, random_arrays, random_case, tensor
 
 
 def case_of(cell, seed=0):
@@ -58,10 +48,7 @@ class Heap:
 
 
 def bound_table(device, heap):
-    table = device.create_binding_table(heap.compiled)
-    table.bind_inputs(heap.bindings(heap.compiled.input_fields))
-    table.bind_outputs(heap.bindings(heap.compiled.output_fields))
-    return table
+    return bind(device, heap.compiled, heap.bindings(heap.compiled.input_fields), heap.bindings(heap.compiled.output_fields))
 
 
 @pytest.mark.parametrize("cell", [cells.GRU, cells.LSTM])
@@ -164,11 +151,9 @@ def test_random_problems_in_one_buffer(device, seed):
 def test_an_initializer_of_several_operators(device, bound):
     """Of an operator without OWNED_BY_DML weights it takes nothing."""
     operators = [Bound(device, is_owned=cell is not cells.RNN, cell=cell) for cell in (cells.GRU, cells.LSTM, cells.RNN)]
-    table = device.create_binding_table(device.create_operator_initializer([operator.compiled for operator in operators]))
-    table.bind_inputs([*(operator.weights(device) for operator in operators[:2]), None])
     persistent = [resource(device, operator.size) if bound else None for operator in operators]
-    table.bind_outputs([*persistent[:2], None])
-    recorded(device, table).execute()
+    recorded(device, bind(device, device.create_operator_initializer([operator.compiled for operator in operators]),
+                          [*(operator.weights(device) for operator in operators[:2]), None], [*persistent[:2], None])).execute()
     for operator, memory in zip(operators, persistent):
         operator.table.bind_persistent_resource(memory)
         recorded(device, operator.table).execute()
@@ -177,9 +162,8 @@ def test_an_initializer_of_several_operators(device, bound):
 
 def test_operators_that_are_initialized_into_the_same_memory(device):
     operators = [Bound(device, is_owned=True) for _ in range(2)]
-    table = device.create_binding_table(device.create_operator_initializer([operator.compiled for operator in operators]))
-    table.bind_inputs([operator.weights(device) for operator in operators])
-    table.bind_outputs([resource(device, operators[0].size)] * 2)
+    table = bind(device, device.create_operator_initializer([operator.compiled for operator in operators]),
+                 [operator.weights(device) for operator in operators], [resource(device, operators[0].size)] * 2)
     with pytest.raises(v.InvalidArgumentError, match="the persistent resource: found memory of another operator's; expected memory of its own"):
         recorded(device, table)
 
@@ -199,9 +183,7 @@ def test_an_empty_list_unbinds(device):
 def test_an_initializer_can_be_reset(device):
     first, second = (Bound(device, is_owned=True) for _ in range(2))
     first.initializer.reset([first.compiled, second.compiled])
-    table = device.create_binding_table(first.initializer)
-    table.bind_inputs([operator.weights(device) for operator in (first, second)])
-    recorded(device, table).execute()
+    recorded(device, bind(device, first.initializer, [operator.weights(device) for operator in (first, second)])).execute()
     assert [operator.compiled.weights(None).origin for operator in (first, second)] == [OWNED, OWNED]
 
 
@@ -301,16 +283,12 @@ def test_executions_in_parts_of_buffers_are_checked(memory, case, kind):
     compiled = compiled_of(checking, case)
     heap, properties = Heap(checking, compiled, case), compiled.get_binding_properties()
     persistent = resource(checking, properties.PersistentResourceSize)
-    initializing = checking.create_binding_table(checking.create_operator_initializer([compiled]))
-    initializing.bind_inputs([v.DML_BUFFER_ARRAY_BINDING(Bindings=[
-        binding if field in compiled.problem.initialized else None
-        for field, binding in zip(compiled.input_fields, heap.bindings(compiled.input_fields))])])
-    initializing.bind_outputs([persistent])
-    recorded(checking, initializing).execute()
-    table = checking.create_binding_table(compiled)
-    table.bind_inputs([None if field in compiled.problem.initialized else binding
-                       for field, binding in zip(compiled.input_fields, heap.bindings(compiled.input_fields))])
-    table.bind_outputs(heap.bindings(compiled.output_fields))
+    bindings = dict(zip(compiled.input_fields, heap.bindings(compiled.input_fields)))
+    inputs, weights = ([bindings[field] if (field in compiled.problem.initialized) == is_weight else None for field in bindings]
+                       for is_weight in (False, True))
+    initializer = checking.create_operator_initializer([compiled])
+    recorded(checking, bind(checking, initializer, [v.DML_BUFFER_ARRAY_BINDING(Bindings=weights)], [persistent])).execute()
+    table = bind(checking, compiled, inputs, heap.bindings(compiled.output_fields))
     table.bind_temporary_resource(resource(checking, properties.TemporaryResourceSize))
     table.bind_persistent_resource(persistent)
     recorder = recorded(checking, table)

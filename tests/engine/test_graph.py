@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import vkdml as v
-from tests.engine.ready import recorded
+from tests.engine.ready import bind, recorded
 from vkdml.operators import reference
 from vkdml.operators.problem import from_desc
 from vkdml_lab.suite.support import ATOL, RTOL, gru_desc, owned, random_arrays, tensor
@@ -56,9 +56,7 @@ class Layers:
 
 def run(device, graph, inputs, prepare=lambda table: None):
     outputs = [device.create_buffer(T * B * H * 4) for _ in graph.output_fields]
-    table = device.create_binding_table(graph)
-    table.bind_inputs([None if array is None else device.upload(array) for array in inputs])
-    table.bind_outputs(outputs)
+    table = bind(device, graph, [None if array is None else device.upload(array) for array in inputs], outputs)
     prepare(table)
     recorder = recorded(device, table)
     for _ in range(2):
@@ -114,10 +112,8 @@ def test_a_graph_with_owned_weights(device, bound):
     persistent = device.create_buffer(graph.get_binding_properties().PersistentResourceSize) if bound else None
     with pytest.raises(v.InvalidArgumentError, match="DML_GRAPH_DESC: record_dispatch: found an operator that is not initialized"):
         run(device, graph, [layers.inputs[0], *[None] * 6])
-    table = device.create_binding_table(device.create_operator_initializer([graph]))
-    table.bind_inputs([v.DML_BUFFER_ARRAY_BINDING(Bindings=[None, *map(device.upload, layers.inputs[1:])])])
-    table.bind_outputs([persistent])
-    recorded(device, table).execute()
+    weights = v.DML_BUFFER_ARRAY_BINDING(Bindings=[None, *map(device.upload, layers.inputs[1:])])
+    recorded(device, bind(device, device.create_operator_initializer([graph]), [weights], [persistent])).execute()
     results = run(device, graph, [layers.inputs[0], *[None] * 6], lambda table: table.bind_persistent_resource(persistent))
     assert_right(results, layers.outputs)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.engine.ready import recorded, table_of
+from tests.engine.ready import bind, recorded, table_of
 from vkdml.engine import compiled as compiled_operators
 from vkdml.engine.execution import Execution, Node, Place
 from vkdml.engine.trust.trial import Run, Trial
@@ -18,7 +18,7 @@ from vkdml.engine.vulkan.store import Lease, Memory, Store
 from vkdml.operators.problem import from_desc
 from vkdml.planning.tiling import GATES
 from vkdml_lab.suite.devices import GPU
-from vkdml_lab.suite.support import gru_desc, initialize, make_outputs, random_arrays, tensor
+from vkdml_lab.suite.support import execute, gru_desc, initialize, make_outputs, random_arrays, tensor
 
 MIB = 2**20
 
@@ -161,11 +161,8 @@ def compiled(device, t=40, b=4, i=16, h=24, **changes):
 def run(device, operator, arrays):
     buffers = {field: device.upload(array) for field, array in arrays.items()}
     outputs = make_outputs(device, operator)
-    table = device.create_binding_table(operator)
     initialize(device, operator, buffers)
-    table.bind_inputs([None if field in operator.problem.initialized else buffers.get(field) for field in operator.input_fields])
-    table.bind_outputs(list(outputs.values()))
-    recorded(device, table).execute()
+    execute(device, operator, buffers, outputs)
     return {field: buffer.download(operator.problem.tensor(field).sizes) for field, buffer in outputs.items()}
 
 
@@ -247,10 +244,8 @@ def test_chunks_get_smaller_where_memory_is_short(device, memory, budget, monkey
 def test_an_operator_that_does_not_fit_is_refused_before_anything_is_made(device, budget):
     desc = gru_desc(40, 4, 16, 24)
     operator = compiled(device)
-    table, outputs = device.create_binding_table(operator), make_outputs(device, operator)
     buffers = {field: device.upload(array) for field, array in random_arrays(desc, np.random.default_rng(0)).items()}
-    table.bind_inputs([buffers.get(field) for field in operator.input_fields])
-    table.bind_outputs(list(outputs.values()))
+    table = bind(device, operator, [buffers.get(field) for field in operator.input_fields], list(make_outputs(device, operator).values()))
     recorder, used = device.create_command_recorder(), budget.used
     with room(device, budget, 1000):
         with pytest.raises(vkdml.InvalidArgumentError, match=r"GRU.*memory: found \d+ bytes \(.*packed.*expected at most 1000 on"):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.engine.ready import Ready, recorded, table_of
+from tests.engine.ready import Ready, bind, recorded, table_of
 from vkdml.engine.vulkan import gpu as low_level
 from vkdml.engine.vulkan.buffers import Buffer
 from vkdml.operators import reference
@@ -55,12 +55,10 @@ def test_streaming_keeps_the_state_on_the_device(device, in_place):
     states = [first, first if in_place else device.create_buffer(2 * 5 * 4)]
     recorders = []
     for source, target in (states, states[::-1]):
-        table = device.create_binding_table(compiled)
-        table.bind_inputs([x, *(buffers[field] for field in ("WeightTensor", "RecurrenceTensor", "BiasTensor")), source, None])
-        table.bind_outputs([None, target])
+        weights = [buffers[field] for field in ("WeightTensor", "RecurrenceTensor", "BiasTensor")]
         recorders.append(device.create_command_recorder())
         recorders[-1].record_upload(x)
-        recorders[-1].record_dispatch(compiled, table)
+        recorders[-1].record_dispatch(compiled, bind(device, compiled, [x, *weights, source, None], [None, target]))
     for t in range(6):
         x.write(arrays["InputTensor"][0, t])
         recorders[t % 2].execute()
@@ -88,12 +86,8 @@ def wrong_bindings(device, ready):
     fresh = device.create_binding_table(compiled)
     initializing = device.create_binding_table(device.create_operator_initializer(ready_to_initialize))
     uninitialized = device.compile_operator(device.create_operator(owned(gru_desc(5, 3, 6, 9))))
-    bound = device.create_binding_table(uninitialized)
-    bound.bind_inputs([inputs[0], None, None, None, *inputs[4:]])
-    bound.bind_outputs(outputs)
-    alias = device.create_binding_table(compiled)
-    alias.bind_inputs(inputs)
-    alias.bind_outputs([outputs[0], ready.buffers["RecurrenceTensor"]])
+    bound = bind(device, uninitialized, [inputs[0], None, None, None, *inputs[4:]], outputs)
+    alias = bind(device, compiled, inputs, [outputs[0], ready.buffers["RecurrenceTensor"]])
     return [
         (lambda: table.bind_inputs(inputs[:3]), "bind_inputs: found 3 bindings; expected 6"),
         (lambda: table.bind_inputs([small, *inputs[1:]]), "InputTensor: found 4 bytes; expected 360 bytes"),

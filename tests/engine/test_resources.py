@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import vkdml as v
-from tests.engine.ready import SIZES, Bound, recorded, table_of
+from tests.engine.ready import SIZES, Bound, bind, recorded, table_of
 from vkdml.operators import reference
 from vkdml.operators.problem import from_desc
 from vkdml_lab.suite.support import Case, check, gru_desc, random_arrays, tensor
@@ -172,11 +172,10 @@ def test_a_resource_in_a_heap_that_the_host_writes(device, monkeypatch, is_owned
 def test_an_initializer_of_several_packs_into_anothers_weights(device):
     operators = [Bound(device, is_owned=True) for _ in range(2)]
     resources = [operator.make_resource(device) for operator in operators]
-    table = device.create_binding_table(device.create_operator_initializer([operator.compiled for operator in operators]))
     bindings = [operator.inputs(device, is_initializing=True) for operator in operators]
     bindings[1][1] = resources[0]
-    table.bind_inputs([v.DML_BUFFER_ARRAY_BINDING(Bindings=inputs) for inputs in bindings])
-    table.bind_outputs(resources)
+    table = bind(device, device.create_operator_initializer([operator.compiled for operator in operators]),
+                 [v.DML_BUFFER_ARRAY_BINDING(Bindings=inputs) for inputs in bindings], resources)
     with pytest.raises(v.InvalidArgumentError, match="persistent resource of another operator: found memory of WeightTensor too"):
         recorded(device, table)
 
@@ -191,10 +190,8 @@ def test_weights_that_a_plan_which_may_give_up_computes(device):
     assert operators[0].plan.timed_out
     bound = [{field: device.upload(array) for field, array in given.items()} for given in arrays]
     bound[1]["WeightTensor"], y = device.create_buffer(24 * 8 * 4), device.create_buffer(3 * 2 * 8 * 4)
-    tables = [device.create_binding_table(operator) for operator in operators]
-    for table, buffers, output in zip(tables, bound, (bound[1]["WeightTensor"], y)):
-        table.bind_inputs([buffers.get(field) for field in table.dispatchable.input_fields])
-        table.bind_outputs([output, None])
+    tables = [bind(device, operator, [buffers.get(field) for field in operator.input_fields], [output, None])
+              for operator, buffers, output in zip(operators, bound, (bound[1]["WeightTensor"], y))]
     both, second = recorded(device, *tables), recorded(device, tables[1])
     for seed in range(2):
         changed = random_arrays(descs[0], np.random.default_rng(seed))["InputTensor"]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import vkdml
+from tests.engine.ready import bind, recorded
 from tests.faces.ways_in import SHAPES, B, X, function, numbers, pydirectml, session, twin
 from vkdml.engine.vulkan import gpu as devices
 from vkdml.faces import sessions
@@ -68,10 +69,8 @@ def test_what_is_made_on_a_device_is_lost_with_it(lose, expected):
     layer(X)
     tensor = vkdml.DML_BUFFER_TENSOR_DESC(DataType=vkdml.DML_TENSOR_DATA_TYPE.FLOAT32, Sizes=X.shape)
     compiled = device.compile_operator(device.create_operator(vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC(tensor, tensor)))
-    table, recorder = device.create_binding_table(compiled), device.create_command_recorder()
-    table.bind_inputs([buffer])
-    table.bind_outputs([other])
-    recorder.record_dispatch(compiled, table)
+    table = bind(device, compiled, [buffer], [other])
+    recorder = recorded(device, table)
     recorder.execute()
     lose()
     assert "lost by a test. The device" in device.get_device_removed_reason()

@@ -11,6 +11,7 @@ import vkdml
 import vkdml.onnx
 import vkdml.pydirectml as dml
 import vkdml.torch
+from tests.engine.ready import bind, recorded
 from tests.faces.onnx.support import model
 from vkdml_lab.suite.support import tensor
 
@@ -85,11 +86,8 @@ def directml(weights):
     device, (desc, sizes) = vkdml.Device(), rnn_desc()
     compiled = device.compile_operator(device.create_operator(desc))
     buffers = {field: device.create_buffer(size) for field, size in sizes.items()}
-    table = device.create_binding_table(compiled)
-    table.bind_inputs([buffers.get(field) for field in compiled.input_fields])
-    table.bind_outputs([buffers.get(field) for field in compiled.output_fields])
-    recorder = device.create_command_recorder()
-    recorder.record_dispatch(compiled, table)
+    recorder = recorded(device, bind(device, compiled, *([buffers.get(field) for field in fields]
+                                                         for fields in (compiled.input_fields, compiled.output_fields))))
 
     def call():
         for field, array in {"InputTensor": X, "WeightTensor": weights["w"], "RecurrenceTensor": weights["r"]}.items():
