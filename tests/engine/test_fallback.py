@@ -7,7 +7,7 @@ import pytest
 
 import vkdml
 from vkdml.engine.commands import Attempts, Commands
-from vkdml.engine.vulkan.gpu import Gpu, Submission
+from vkdml.engine.vulkan.gpu import Gpu
 from vkdml.planning.plan import Plan
 from vkdml_lab.suite.support import tensor
 
@@ -75,18 +75,13 @@ def test_an_attempt_shares_its_submission(device, memory, merges, submitted):
     assert scene.commands.counts[1] == 1
 
 
-def test_the_word_is_cleared_first(device, memory, merges, monkeypatch):
+def test_the_word_is_cleared_first(device, memory, merges, failing_call):
     scene = Scene(device, merges)
     scene.state.upload(np.full(4, 9, np.float32))
     scene.run(0, 0, 0, 0)
-
-    def fail(submission):
-        raise vkdml.DriverError("lost")
-
-    with monkeypatch.context() as failing:
-        failing.setattr(Submission, "run", fail)
-        with pytest.raises(vkdml.DriverError, match="lost"):
-            scene.commands.execute()
+    failing_call.left = 1
+    with pytest.raises(vkdml.DriverError, match="running"):
+        scene.commands.execute()
     scene.state.upload(np.full(4, 9, np.float32))  # what a failure may leave there
     scene.run(0, 0, 0, 0)
     assert scene.attempts.timeouts == 0
