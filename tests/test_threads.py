@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,7 +14,9 @@ torch = pytest.importorskip("torch", reason="PyTorch is an extra: pip install 'v
 import vkdml
 import vkdml.pydirectml as dml
 import vkdml.torch
+from tests.engine.ready import bind, recorded
 from tests.faces.onnx.support import model, weights
+from tests.threads import together
 from vkdml.onnx import InferenceSession
 from vkdml_lab.suite.support import gru_desc, random_arrays
 
@@ -101,12 +102,7 @@ def life_cycle():
     def call(x, execute=lambda recorder: recorder.execute()):
         given = {**arrays, "InputTensor": x}
         outputs = [device.create_buffer(compiled.problem.tensor(field).size_in_bytes) for field in compiled.output_fields]
-        table = device.create_binding_table(compiled)
-        table.bind_inputs([device.upload(given[field]) for field in compiled.input_fields])
-        table.bind_outputs(outputs)
-        recorder = device.create_command_recorder()
-        recorder.record_dispatch(compiled, table)
-        execute(recorder)
+        execute(recorded(device, bind(device, compiled, [device.upload(given[field]) for field in compiled.input_fields], outputs)))
         return outputs[0].download((T, B, H))
 
     return call
@@ -121,32 +117,20 @@ def test_all_ways_in_from_many_threads(calls):
     ways = [way() for way in WAYS]
     jobs = [(way, x) for way in range(len(ways)) for x in range(len(INPUTS))]
     expected = {(way, x): ways[way](INPUTS[x]).tobytes() for way, x in jobs}
-    begin = threading.Barrier(THREADS)
-
     def work(thread):
         rng = np.random.default_rng(thread)
-        begin.wait()
         for job in rng.integers(len(jobs), size=calls // THREADS):
             way, x = jobs[job]
             if ways[way](INPUTS[x]).tobytes() != expected[way, x]:
                 yield WAYS[way].__name__
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        wrong = [name for names in pool.map(lambda thread: list(work(thread)), range(THREADS)) for name in names]
-    assert wrong == []
+    assert [name for names in together(THREADS, lambda thread: list(work(thread))) for name in names] == []
 
 
 def test_threads_that_come_first_together():
     """Nothing is made before: each asks for the same new session, network and pipelines."""
     w, r = weights_of(3, 7)
-    begin = threading.Barrier(THREADS)
-
-    def work(_):
-        begin.wait()
-        return vkdml.gru(INPUTS[0], w, r, clip=0.7)[0].tobytes()
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        assert len(set(pool.map(work, range(THREADS)))) == 1
+    assert len(set(together(THREADS, lambda _: vkdml.gru(INPUTS[0], w, r, clip=0.7)[0].tobytes()))) == 1
 
 
 def test_errors_of_some_threads_are_their_own():

@@ -1,11 +1,11 @@
 """What the process keeps, and what it drops."""
 
 import sys
-import threading
 
 import pytest
 
 import vkdml
+from tests.threads import together
 from vkdml.engine.vulkan.store import Lease, Recent, Store
 
 
@@ -121,13 +121,9 @@ def test_threads_with_keys_of_their_own_get_their_own_values():
             if found != number:
                 wrong.append((number, found))
 
-    threads = [threading.Thread(target=ask, args=[number]) for number in range(4)]
     sys.setswitchinterval(1e-6)
     try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        together(4, ask)
     finally:
         sys.setswitchinterval(interval)
     assert not wrong

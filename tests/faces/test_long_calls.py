@@ -2,7 +2,6 @@
 
 import gc
 import itertools
-import threading
 from dataclasses import replace
 from random import Random
 
@@ -13,6 +12,7 @@ import vkdml
 from tests.engine import test_giving_up
 from tests.engine.test_giving_up import ONE_PART
 from tests.engine.test_signals import Interrupt
+from tests.threads import together
 from vkdml.engine.commands import _Attempt
 from vkdml.engine.vulkan.gpu import Submission
 from vkdml.faces import sessions
@@ -223,11 +223,7 @@ def test_threads(device, runs):
             found = made(**inputs("gru", *sizes[seed], seed=seed))[0]
             wrong.extend([seed] * (not np.array_equal(found, expected[seed])))
 
-    threads = [threading.Thread(target=call, args=(seed,)) for seed in range(len(sizes))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(len(sizes), call)
     assert not wrong
 
 

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import onnxruntime
@@ -12,7 +11,8 @@ from onnxruntime import InferenceSession  # as packages have it: before the call
 
 import vkdml.onnx
 from tests.faces.onnx.support import B, I, T, alone, model, weights
-from tests.faces.onnx.test_provider import BOTH, LENGTHS, NAME, SMALL, quiet, together
+from tests.faces.onnx.test_provider import BOTH, LENGTHS, NAME, SMALL, quiet
+from tests.threads import together
 
 pytestmark = pytest.mark.device
 
@@ -61,10 +61,10 @@ def test_it_can_be_undone_and_is_for_all_threads():
         def __init__(self, path):
             super().__init__(path, quiet(), [CPU])
 
-    outer, found = vkdml.onnx.prefer(), []
+    outer = vkdml.onnx.prefer()
     with vkdml.onnx.prefer() as inner:
         inner.close()
-    together([threading.Thread(target=lambda: (vkdml.onnx.prefer().close(), found.append(Named(DATA)))) for _ in range(8)])
+    found = together(8, lambda _: (vkdml.onnx.prefer().close(), Named(DATA))[1])
     found[0].set_providers([CPU])
     assert [(session.get_providers(), on_device(session)) for session in found] == [(BOTH, 1)] * 8
     assert vkdml.onnx.InferenceSession(DATA, providers=[CPU]).get_providers() == [CPU]

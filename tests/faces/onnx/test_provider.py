@@ -19,6 +19,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 
 import vkdml
 from tests.faces.onnx.support import GRU, B, H, I, T, alone, check, groups, model, weights
+from tests.threads import together
 from vkdml.faces.onnx import exchange, provider, runs
 from vkdml.onnx import InferenceSession
 
@@ -54,13 +55,6 @@ def configured(key, value):
     options = quiet()
     options.add_session_config_entry(key, value)
     return options
-
-
-def together(threads):
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
 
 
 # onnxruntime's own sessions
@@ -121,7 +115,7 @@ def test_it_is_registered_once_and_again_where_a_session_misses_it(small):
     session = InferenceSession(small)
     onnxruntime.unregister_execution_provider_library("vkdml")
     assert NAME not in onnxruntime.get_available_providers()
-    together([threading.Thread(target=exchange.register) for _ in range(8)])
+    together(8, lambda _: exchange.register())
     assert onnxruntime.get_available_providers().count(NAME) == 1
     onnxruntime.unregister_execution_provider_library("vkdml")
     again = InferenceSession(small)
@@ -475,32 +469,23 @@ def test_threads(mode):
     proto = model(TWO, weights())
     options = quiet(execution_mode=getattr(onnxruntime.ExecutionMode, mode), inter_op_num_threads=2, intra_op_num_threads=2)
     session, expected = InferenceSession(proto.SerializeToString(), options, BOTH), alone(proto).run(None, {"x": X})[0]
-    wrong = []
-
-    def work():
-        for _ in range(10):
-            if not np.allclose(session.run(None, {"x": X})[0], expected, atol=1e-5):
-                wrong.append(1)
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    together(threads)
-    assert not wrong
+    found = together(8, lambda _: [session.run(None, {"x": X})[0] for _ in range(10)])
+    np.testing.assert_allclose(found, np.broadcast_to(expected, np.shape(found)), atol=1e-5)
 
 
 def test_first_runs_together_wait_for_the_weights_that_are_fed(small, monkeypatch):
-    own, options, build, found = weights(), quiet(), runs.DeviceRun._build, []
+    own, options, build = weights(), quiet(), runs.DeviceRun._build
     options.add_initializer("W", value := onnxruntime.OrtValue.ortvalue_from_numpy(own["W"] * 3))
     session = InferenceSession(small, options, BOTH)
     monkeypatch.setattr(runs.DeviceRun, "_build", lambda *given: (time.sleep(0.1), build(*given)))
-    together([threading.Thread(target=lambda: found.append(session.run(None, {"x": X})[0])) for _ in range(4)])
+    found = together(4, lambda _: session.run(None, {"x": X})[0])
     expected = alone(model(SMALL, own | {"W": value.numpy()})).run(None, {"x": X})[0]
     np.testing.assert_allclose(found, [expected] * 4, atol=1e-5)
 
 
 def test_options_may_be_shared_by_threads(small, expected):
-    options, found = quiet(), []
-    threads = [threading.Thread(target=lambda: found.append(InferenceSession(small, options, BOTH).run(None, {"x": X})[0])) for _ in range(8)]
-    together(threads)
-    assert len(found) == 8
+    options = quiet()
+    together(8, lambda _: InferenceSession(small, options, BOTH).run(None, {"x": X}))
     np.testing.assert_allclose(onnxruntime.InferenceSession(small, options, ["CPUExecutionProvider"]).run(None, {"x": X})[0], expected)
 
 
