@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 import vkdml
+from tools.compile_shaders import compile_source
 from vkdml.engine import compiled
 from vkdml.engine.trust import tuner
 from vkdml.engine.trust.trial import Verdict
@@ -13,6 +14,28 @@ from vkdml_lab.suite.support import drawn_case, gru_desc
 
 COMPUTE_UNITS = 2
 SCHEDULES = ("persistent", "sequence", "stepped")  # what the model is to like best first
+# b = a + steps, added one by one
+ADD = """
+#version 450
+layout(local_size_x = 1) in;
+layout(binding = 0) buffer A { uint a[]; };
+layout(binding = 1) buffer B { uint b[]; };
+layout(push_constant) uniform Push { uint steps; };
+void main() {
+    uint sum = a[gl_GlobalInvocationID.x];
+    for (uint step = 0; step < steps; ++step) sum += 1 + (sum & step & 0x80000000u);
+    b[gl_GlobalInvocationID.x] = sum;
+}
+"""
+
+
+@pytest.fixture(scope="session")
+def shader(tmp_path_factory):
+    """A file: the compiled shader that adds."""
+    folder = tmp_path_factory.mktemp("shader")
+    (folder / "add.comp").write_text(ADD)
+    compile_source(folder / "add.comp", folder / "add.spv")
+    return folder / "add.spv"
 
 
 @pytest.fixture

@@ -16,8 +16,6 @@ import pytest
 
 import vkdml
 from tests.engine.ready import as_ours
-from tests.engine.test_kp import ADD
-from tools.compile_shaders import compile_source
 from vkdml.engine.vulkan import driver as drivers
 from vkdml.engine.vulkan.driver import Driver
 
@@ -75,14 +73,6 @@ class Long:
 expected = compute()
 gpu = vkdml.Device().gpu
 """
-
-
-@pytest.fixture(scope="module")
-def shader(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("shader")
-    (folder / "add.comp").write_text(ADD)
-    compile_source(folder / "add.comp", folder / "add.spv")
-    return folder / "add.spv"
 
 
 def run(shader, code, ends_with=0, **environment):

@@ -13,24 +13,10 @@ import numpy as np
 import pytest
 
 import vkdml
-from tools.compile_shaders import compile_source
 from vkdml.engine.vulkan.gpu import kp
 
 pytestmark = pytest.mark.device
 
-# b = a + steps, added one by one
-ADD = """
-#version 450
-layout(local_size_x = 1) in;
-layout(binding = 0) buffer A { uint a[]; };
-layout(binding = 1) buffer B { uint b[]; };
-layout(push_constant) uniform Push { uint steps; };
-void main() {
-    uint sum = a[gl_GlobalInvocationID.x];
-    for (uint step = 0; step < steps; ++step) sum += 1 + (sum & step & 0x80000000u);
-    b[gl_GlobalInvocationID.x] = sum;
-}
-"""
 SIZE, STEPS = 10_000, 10_000  # of work that takes a CPU driver tenths of a second, and a GPU far more than a nanosecond
 COMPUTE_SHADER, SHADER_READ, SHADER_WRITE = 0x800, 0x20, 0x40  # VkPipelineStageFlagBits, VkAccessFlagBits
 
@@ -40,11 +26,8 @@ def words(*values):
 
 
 @pytest.fixture(scope="module")
-def add(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("shader")
-    (folder / "add.comp").write_text(ADD)
-    compile_source(folder / "add.comp", folder / "add.spv")
-    return (folder / "add.spv").read_bytes()
+def add(shader):
+    return shader.read_bytes()
 
 
 @pytest.fixture(scope="module")
