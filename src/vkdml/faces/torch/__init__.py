@@ -1,4 +1,4 @@
-"""PyTorch's recurrent modules on a Vulkan device, for inference. Needs the extra `torch`.
+"""PyTorch's recurrent modules on a Vulkan device, for inference and training. Needs the extra `torch`.
 
 `convert` replaces the recurrent modules of a model by twins that run on the device. Tensors between the layers of a module stay
 on the device.
