@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -89,7 +90,7 @@ class _Attempt:
 
     def gave_up(self) -> bool:
         """Return whether it has given up, or another attempt with the same buffer has; count that."""
-        gave_up = bool(self.flag._take((1,), np.uint32)[0])
+        gave_up = self.flag._mapped.data[:4] != bytes(4)
         if gave_up:
             self.attempts.gave_up()
         return gave_up
@@ -122,6 +123,7 @@ class Commands:
     def __init__(self, gpu: Gpu, merges: bool = False, lease: Lease | None = None) -> None:
         self.gpu = gpu
         self._merges = merges
+        self._is_repeatable = not merges  # whether all may run twice: no output is an input, and no call notices
         self.lease = lease
         self._steps: list[_Step] = []
         self._packings: list[_Packing] = []
@@ -212,6 +214,7 @@ class Commands:
 
     def call(self, work: Callable[[], None]) -> None:
         """Call `work` at this place of each execution, after the steps before it."""
+        self._is_repeatable = False
         self._add(_HostCall(work))
 
     def pack(self, weights: Weights, sources: Sequence[Bound], dispatches: Sequence[Dispatch], buffers: Mapping[str, Bound]
@@ -256,9 +259,11 @@ class Commands:
 
         Raises the errors of checks and calls, and DriverError when the driver fails.
         """
+        if not (self._checks or self._stamped or self._needed):  # all calls but those of DirectML's objects
+            return self._run((), meanwhile)
         for check in self._checks:
             check()
-        due, origins = self._due() if self._stamped else ((), {})
+        due, origins = self._due()
         for weights, refuse in self._needed.items():
             if not is_current(weights.origin, OWNED):
                 refuse()
@@ -273,33 +278,32 @@ class Commands:
 
     def _run(self, due: tuple[bool, ...], meanwhile: Callable[[], None] | None) -> None:
         """Run the submissions and calls. If an attempt gives up, run all again with fallbacks, unless calls have done so."""
-        attempts = [attempt for attempt in self._attempts if attempt.attempts.is_worthwhile]
+        tried = self._tried()
+        attempts = list(compress(self._attempts, tried))
         for attempt in attempts:
             if not attempt.flag._is_clear:
                 attempt.clear()
         for attempt in attempts:
             attempt.flag._is_clear = False  # until all have succeeded
-        runs = self._submissions(due).runs
-        if meanwhile is not None:
-            runs = [partial(runs[0], meanwhile), *runs[1:]]
-        for run in runs:
+        first, *others = self._submissions(due, tried).runs or (bool,)
+        first() if meanwhile is None else first(meanwhile)
+        for run in others:
             run()
         late = [attempt for attempt in attempts if attempt.gave_up()] if attempts and self._is_repeatable else []
         for attempt in late:
             attempt.clear()
-        for run in self._submissions(due, tries=False).runs if late else ():
+        for run in self._submissions(due, (False,) * len(tried)).runs if late else ():
             run()
         for attempt in attempts:
             attempt.flag._is_clear = True
 
-    @property
-    def _is_repeatable(self) -> bool:
-        """Whether all may run twice with the same outcome: no output is an input, and no call notices."""
-        return not self._merges and not any(isinstance(step, _HostCall) for step in self._steps)
+    def _tried(self) -> tuple[bool, ...]:
+        """Return which attempts are worthwhile."""
+        return tuple([one.attempts.is_worthwhile for one in self._attempts]) if self._attempts else ()
 
     def prepare(self) -> None:
         """Build the submissions of the next execution now."""
-        self._submissions(self._due()[0])
+        self._submissions(self._due()[0], self._tried())
 
     def _due(self) -> tuple[tuple[bool, ...], dict[Weights, Origin | None]]:
         """Return which packings are needed now, and the origins that their weights have afterwards.
@@ -329,9 +333,8 @@ class Commands:
         others = [step for step in self._steps if not (isinstance(step, _Packing) and step.weights == weights)]
         return weights.within is not None and any(overlap(part, weights.within) for part in self._changes(others))
 
-    def _submissions(self, due: tuple[bool, ...], tries: bool = True) -> Builder:
-        """Return an execution's submissions and calls. due: which packings it contains. tries: whether it makes attempts."""
-        tried = tuple([tries and attempt.attempts.is_worthwhile for attempt in self._attempts])
+    def _submissions(self, due: tuple[bool, ...], tried: tuple[bool, ...]) -> Builder:
+        """Return an execution's submissions and calls. due: which packings it contains. tried: which attempts it makes."""
         if (due, tried) not in self._built:
             builder, packs, attempts = Builder(self.gpu, self._merges), iter(due), iter(tried)
             for step in self._steps:
@@ -354,7 +357,7 @@ class Commands:
     @property
     def counts(self) -> tuple[int, int]:
         """The numbers of submissions and of dispatches of an execution that packs nothing, and in which no attempt gives up."""
-        built = self._submissions((False,) * len(self._packings))
+        built = self._submissions((False,) * len(self._packings), self._tried())
         return built.submissions, built.dispatches
 
 

@@ -78,18 +78,18 @@ def places(sizes: Mapping[str, int], with_copies: Collection[str], largest: int,
 
 
 class Turn(NamedTuple):
-    """A run's commands, and the buffers of the tensors that they access, by name."""
+    """A run's commands, and the buffers of the tensors that they access, by name. views: the last ones."""
 
     buffers: Mapping[str, DeviceMemory]
     commands: Commands
+    views: dict[str, np.ndarray]
 
-    def put(self, name: str, array: np.ndarray) -> None:
-        """Write a contiguous input."""
-        self.buffers[name]._put(array.reshape(-1))
-
-    def results(self, name: str, shape: Sequence[int], dtype: Any) -> np.ndarray:
-        """View an output of the last run."""
-        return np.ndarray(shape, dtype, self.buffers[name]._mapped)
+    def view(self, name: str, shape: Sequence[int], dtype: Any) -> np.ndarray:
+        """View an input to write it, or an output of the last run."""
+        found = self.views.get(name)
+        if found is None or found.shape != shape or found.dtype != dtype:
+            found = self.views[name] = np.ndarray(shape, dtype, self.buffers[name]._mapped)
+        return found
 
 
 class Node(NamedTuple):
@@ -169,10 +169,10 @@ class Execution:
         return needed
 
     def _memory_of(self, name: str, array: np.ndarray | None) -> np.ndarray:
-        """Return the flat memory of an array, gaps included. Raises InvalidArgumentError if it has fewer bytes than the kernels
-        read, as they would read another call's data, or more than the buffer.
+        """Return an array, with its gaps. Raises InvalidArgumentError if it has fewer bytes than the kernels read, as they
+        would read another call's data, or more than the buffer.
         """
-        memory = flat(np.empty(0, np.uint8) if array is None else array)
+        memory = np.empty(0, np.uint8) if array is None else array if array.flags.c_contiguous else flat(array)
         needed = self._needed.get(name, 0)
         if not needed <= memory.nbytes <= self._sizes.get(name, memory.nbytes):
             raise InvalidArgumentError(self._name, name, "no array" if array is None else f"{memory.nbytes} bytes",
@@ -205,19 +205,20 @@ class Execution:
         VerificationError if the run is checked and its results are wrong.
         """
         begin, made = time.perf_counter(), self.gpu.pipelines_made
-        given = [self._memory_of(name, values.get(name)) for name in self.inputs]
+        for name in () if self._commands else self.inputs:
+            self._memory_of(name, values.get(name))  # refuses it
         turn = self.prepared(values, self._is_verified and self._share.has_next())[0]
-        self._execute(turn, given, fill)
-        self._tell(begin, made)
-        return {name: turn.buffers[name]._take(shape, dtype) for name, (shape, dtype) in results.items()}
-
-    def _execute(self, turn: Turn, given: Iterable[np.ndarray],
-                 fill: Callable[[Mapping[str, DeviceMemory]], object] = bool) -> None:
-        """Execute commands. given: the memory of each input. fill: as in `run`."""
-        for name, memory in zip(self.inputs, given):
-            turn.buffers[name]._put(memory)
+        for name in self.inputs:
+            array, view = values.get(name), turn.views.get(name)
+            if (array is None or view is None or array.shape != view.shape or array.dtype != view.dtype
+                    or not array.flags.c_contiguous):
+                array = self._memory_of(name, array)
+                view = turn.view(name, array.shape, array.dtype)
+            view[...] = array
         fill(turn.buffers)
         turn.commands.execute()
+        self._tell(begin, made)
+        return {name: turn.view(name, shape, dtype).copy() for name, (shape, dtype) in results.items()}
 
     @working
     def prepare(self, weights: Mapping[str, np.ndarray]) -> None:
@@ -229,7 +230,9 @@ class Execution:
         for turn in turns:
             turn.commands.prepare()
         if self.gpu.pipelines_made > made:
-            self._execute(turns[0], (np.zeros(self._sizes[name], np.uint8) for name in self.inputs))
+            for name in self.inputs:
+                turns[0].view(name, (self._sizes[name],), np.uint8)[:] = 0
+            turns[0].commands.execute()
             self._tell(begin, made)
 
     def _tell(self, begin: float, made: int) -> None:
@@ -345,7 +348,7 @@ class Execution:
         turns = []
         for tensors in self._places.tensors:
             buffers = {name: self._buffer(place) for name, place in tensors.items()}
-            turns.append(Turn(buffers, self._recorded(is_checked, {**buffers, **constants})))
+            turns.append(Turn(buffers, self._recorded(is_checked, {**buffers, **constants}), {}))
         return turns
 
     def _recorded(self, is_checked: bool, memory: Mapping[str, DeviceMemory]) -> Commands:

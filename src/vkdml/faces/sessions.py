@@ -202,22 +202,24 @@ def _run_in_chunks(call: Call, given: Mapping[str, np.ndarray], batch_first: boo
     def copy(out: Iterable[tuple[Turn, slice]], into: Iterable[tuple[Turn, slice]]) -> None:
         for turn, steps in out:
             part = along_steps(y[steps])
-            np.copyto(part, turn.results("OutputSequenceTensor", part.shape, part.dtype))
+            np.copyto(part, turn.view("OutputSequenceTensor", part.shape, part.dtype))
         for turn, steps in into:
-            turn.put("InputTensor", np.ascontiguousarray(along_steps(x[steps])))
+            part = along_steps(x[steps])
+            np.copyto(turn.view("InputTensor", part.shape, part.dtype), part)
             if LENGTHS in given:
-                turn.put(LENGTHS, (np.clip(lengths, steps.start, steps.stop) - steps.start).astype(np.uint32))
+                past = np.clip(lengths, steps.start, steps.stop) - steps.start
+                np.copyto(turn.view(LENGTHS, past.shape, np.uint32), past, casting="unsafe")
 
     for execution, chunks in call.chunks:
         runs = list(zip(cycle(execution.prepared(given)), chunks))
         copy((), runs[:1])
         for place, (turn, steps) in enumerate(runs):
             for output, state in states.items():
-                turn.put(STATES[output], state)
+                np.copyto(turn.view(STATES[output], state.shape, state.dtype), state)
             turn.commands.execute(partial(copy, runs[place - 1:place], runs[place + 1:place + 2]))
             goes_on = lengths > steps.start if LENGTHS in given else True
             for output, state in states.items():
-                np.copyto(state, turn.results(output, state.shape, state.dtype), where=goes_on)
+                np.copyto(state, turn.view(output, state.shape, state.dtype), where=goes_on)
         copy(runs[-1:], ())
     return results
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from functools import wraps
+from functools import partial, wraps
 from queue import SimpleQueue
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakSet, finalize
@@ -161,20 +161,19 @@ class Driver:
         next user of the lock waits for it first.
         """
         begin = time.perf_counter()
-
-        def submit() -> None:
-            self.running = sequence  # first, as a signal may come at any place
-            sequence.eval_async()
-            if meanwhile is None:
-                sequence.eval_await(_WAIT_NANOSECONDS)
-
-        self.call(_RUNNING, submit)
+        self.call(_RUNNING, partial(self._submit, sequence, meanwhile is None))
         if meanwhile is not None:
             meanwhile()
         if sequence.is_running():
             self.settle()
         self.running = None
         _log.debug("a submission ran for %.3f ms", (time.perf_counter() - begin) * 1e3)
+
+    def _submit(self, sequence: Any, waits: bool) -> None:
+        self.running = sequence  # first, as a signal may come at any place
+        sequence.eval_async()
+        if waits:
+            sequence.eval_await(_WAIT_NANOSECONDS)
 
     def settle(self) -> None:
         """Wait for the running sequence. Raises DriverError when the driver fails or the device is lost."""
@@ -237,7 +236,9 @@ class DeviceLock(system.Lock):
         self.notice = system.Notice()
 
     def __enter__(self) -> None:
-        super().__enter__()
+        if system.has_forked:
+            system.check()
+        self._lock.acquire()
         if not self._is_working and self._driver.running is None and self._driver.lost is None:  # nearly always
             return
         try:
@@ -247,7 +248,7 @@ class DeviceLock(system.Lock):
             self._driver.check()
             self._driver.settle()
         except BaseException:
-            super().__exit__()
+            self.__exit__()
             raise
 
     def work(self, call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
@@ -274,8 +275,8 @@ def working(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[An
     """Wrap a method of an object with a `gpu`, so that it runs within the lock's `work`."""
     @wraps(method)
     def within_work(self: Any, *arguments: P.args, **named: P.kwargs) -> T:
-        lock: DeviceLock = self.gpu.lock
-        return lock.work(method, self, *arguments, **named)
+        made: T = self.gpu.lock.work(method, self, *arguments, **named)
+        return made
 
     return within_work
 
