@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
 import traceback
 from collections.abc import Callable
 from importlib.metadata import requires
+from importlib.util import find_spec
 from traceback import walk_tb
 from typing import TypeVar
 
@@ -126,9 +128,13 @@ class MissingPackageError(VkdmlError, ImportError):
 
 
 def install_line(extra: str) -> str:
-    """Write the pip command that installs the packages of one of vkdml's extras, however vkdml was installed."""
+    """Write the pip command that installs the packages of one of vkdml's extras, however vkdml was installed: those that are
+    missing, or all if none is.
+    """
     given = [line.split(";") for line in requires("vkdml") or []]
-    return " ".join(["pip install", *(f"'{package}'" for package, *when in given if when == [f' extra == "{extra}"'])])
+    wanted = [package for package, *when in given if when == [f' extra == "{extra}"']]
+    missing = [package for package in wanted if find_spec(re.split(r"\W", package)[0]) is None]
+    return " ".join(["pip install", *(f"'{package}'" for package in missing or wanted)])
 
 
 class NothingOnDeviceWarning(RuntimeWarning):

@@ -91,13 +91,22 @@ def test_a_state_can_be_saved_and_set():
     check(layer(x[5:], **saved)[0][:, 0], rest)
     second.step(x[:2])
     second.state = saved
-    expected = {name: state.copy() for name, state in saved.items()}
-    for state in saved.values():
-        state[...] = 7  # the caller's own: neither stream has it
     for name, state in second.state.items():
-        np.testing.assert_array_equal(state, expected[name])
+        np.testing.assert_array_equal(state, saved[name])
     np.testing.assert_array_equal(second.step(x[5:]), rest)
+    third = {name: state.copy() for name, state in saved.items()}
+    first.state = third
+    third["initial_h"][...] = 7  # the caller's own: the stream has a copy
     assert not (first.state["initial_h"] == 7).any()
+
+
+def test_writes_to_what_state_returns_are_refused():
+    """Nobody would see them."""
+    stream = vkdml.GRU(**weights("GRU")).stream(B)
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        stream.state["initial_h"] = np.ones((1, B, H), np.float32)
+    with pytest.raises(ValueError, match="read-only"):
+        stream.state["initial_h"][...] = 1
 
 
 def test_reset_and_streams_side_by_side():

@@ -14,7 +14,7 @@ from ..engine.vulkan.system import Closing, OfOneProcess
 from ..engine.weights import constant
 from ..errors import InvalidArgumentError, shown
 from ..operators import cells
-from ..operators.arguments import Activations, Direction, convert_to, typed_array
+from ..operators.arguments import Activations, Direction, convert_to, frozen, typed_array
 from ..operators.cells import STATES, Cell
 from ..planning.options import Options
 from .directml.device import Device
@@ -260,13 +260,14 @@ class Stream(OfOneProcess, Closing):
         self._state = self._zeros
 
     @property
-    def state(self) -> dict[str, np.ndarray]:
-        """The state after the last step, by the names of the layer's arguments: initial_h and, for an LSTM, initial_c.
+    def state(self) -> Mapping[str, np.ndarray]:
+        """The state after the last step, by the names of the layer's arguments: initial_h and, for an LSTM, initial_c. They are
+        copies, which are read-only.
 
         `layer(x, **stream.state)` goes on from here, and so does a stream of the same layer whose state you set to it. You may
-        set arrays of the same shapes: [1, B, H], or [B, 1, H] for layout 1. Others raise InvalidArgumentError.
+        set a dictionary of arrays of the same shapes: [1, B, H], or [B, 1, H] for layout 1. Others raise InvalidArgumentError.
         """
-        return {self._settings.cell.arguments[field]: array.copy() for field, array in self._state.items()}
+        return frozen({self._settings.cell.arguments[field]: array for field, array in self._state.items()})
 
     @state.setter
     def state(self, state: Mapping[str, np.ndarray]) -> None:

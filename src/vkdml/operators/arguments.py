@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import numbers
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -221,6 +222,14 @@ def _numbers(name: str, attribute: str, values: Any) -> list[float]:
         with contextlib.suppress(OverflowError):
             return [float(value) for value in values]
     raise InvalidArgumentError(name, attribute, shown(values), "a list of numbers")
+
+
+def frozen(arrays: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    """Copy arrays, by name, for a reader: whoever writes to the result gets an error, as nobody would see the writes."""
+    copies = {name: array.copy() for name, array in arrays.items()}
+    for array in copies.values():
+        array.setflags(write=False)
+    return MappingProxyType(copies)
 
 
 def flat(array: np.ndarray) -> np.ndarray:

@@ -144,7 +144,7 @@ def unwrap_operator(desc: Any) -> Any:
     if isinstance(desc, descs.DML_OPERATOR_DESC):
         inner = desc.Desc
         if type(inner) in OPERATOR_TYPES and not is_one_of(desc.Type, [OPERATOR_TYPES[type(inner)]]):
-            raise InvalidArgumentError("DML_OPERATOR_DESC", "Type", desc.Type, f"the type of {type(inner).__name__}")
+            raise InvalidArgumentError("DML_OPERATOR_DESC", "Type", _name(desc.Type), OPERATOR_TYPES[type(inner)].name)
         desc = inner
     if type(desc) not in OPERATOR_TYPES:
         allowed = ", ".join(cls.__name__ for cls in OPERATOR_TYPES)
@@ -183,7 +183,9 @@ def check_tensor(operator: str, field: str, desc: object, itemsizes: Mapping[des
     """
     if isinstance(desc, descs.DML_TENSOR_DESC):
         if not is_one_of(desc.Type, [descs.DML_TENSOR_TYPE.BUFFER]):
-            raise InvalidArgumentError(operator, f"{field}.Type", desc.Type, "DML_TENSOR_TYPE.BUFFER")
+            raise InvalidArgumentError(operator, f"{field}.Type", _name(desc.Type), "DML_TENSOR_TYPE.BUFFER")
+        if not isinstance(desc.Desc, descs.DML_BUFFER_TENSOR_DESC):
+            raise InvalidArgumentError(operator, f"{field}.Desc", type(desc.Desc).__name__, "DML_BUFFER_TENSOR_DESC")
         desc = desc.Desc
     if not isinstance(desc, descs.DML_BUFFER_TENSOR_DESC):
         raise InvalidArgumentError(operator, field, type(desc).__name__, "DML_TENSOR_DESC or DML_BUFFER_TENSOR_DESC")
@@ -307,7 +309,7 @@ def is_count(value: object, count: int) -> bool:
 
 
 def _name(value: object) -> object:
-    return getattr(value, "name", None) or value
+    return getattr(value, "name", None) or (repr(value) if isinstance(value, str) else value)
 
 
 def check_output_strides(operator: str, field: str, tensor: Tensor | None) -> None:

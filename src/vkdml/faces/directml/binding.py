@@ -115,7 +115,8 @@ class OperatorBindings:
                 "is bound to the operator: reset the table" if self._initializing else "is bound to the initializer")
             raise InvalidArgumentError(operator, argument, "a buffer", f"None: it {when}")
         if takes and memory is None:
-            raise InvalidArgumentError(operator, argument, type(binding).__name__, f"a Buffer of {size} bytes or more")
+            found = shown(binding) if isinstance(binding, header.DML_BINDING_DESC) else type(binding).__name__
+            raise InvalidArgumentError(operator, argument, found, f"a Buffer of {size} bytes or more")
         return memory
 
     def bind_persistent(self, call: str, binding: object) -> None:

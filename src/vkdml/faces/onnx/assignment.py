@@ -62,6 +62,8 @@ class Assignment:
 
     @property
     def headline(self) -> str:
+        if not self.device and not self.nodes:
+            return "no node runs on a Vulkan device: the session's providers lack VkdmlExecutionProvider"
         return f"{len(self.on(DEVICE))} of {len(self.nodes)} nodes run on {self.device or 'no Vulkan device'}"
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...engine.vulkan.system import Closing, OfOneProcess
 from ...errors import InvalidArgumentError, shown
+from ...operators.arguments import frozen
 
 # numpy's names of the types that onnxruntime calls otherwise
 _DTYPES: dict[str, Any] = {"float": np.float32, "double": np.float64, "bfloat16": ml_dtypes.bfloat16}
@@ -71,11 +72,12 @@ class SessionStream(OfOneProcess, Closing):
         self._state = {name: np.zeros_like(array) for name, array in self._state.items()}
 
     @property
-    def state(self) -> dict[str, np.ndarray]:
-        """What the next step begins with, by input. May be set, to arrays of the types and sizes that the model declares;
-        sizes that it does not declare, such as the batch, are 1 at first. InvalidArgumentError for others.
+    def state(self) -> Mapping[str, np.ndarray]:
+        """What the next step begins with, by input: copies, which are read-only. Set a whole dictionary to change it, of arrays
+        of the types and sizes that the model declares; sizes that it does not declare, such as the batch, are 1 at first.
+        InvalidArgumentError for others.
         """
-        return {name: array.copy() for name, array in self._state.items()}
+        return frozen(self._state)
 
     @state.setter
     def state(self, state: Mapping[str, Any]) -> None:
