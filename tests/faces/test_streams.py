@@ -5,7 +5,7 @@ import pytest
 
 import vkdml
 from tests.faces.test_layers import GATES, B, H, I, make, states, weights
-from vkdml.engine.vulkan.memory import DeviceMemory
+from vkdml.engine.execution import Turn
 from vkdml_lab.suite.support import DTYPES, TOLERANCES, options
 
 pytestmark = pytest.mark.device
@@ -71,8 +71,9 @@ def test_batch_first():
 @pytest.mark.parametrize("name", GATES)
 def test_one_step_reads_no_more_than_y_and_c(monkeypatch, name, layout):
     """The last h is y, which is the caller's own."""
-    stream, x, sizes, take = getattr(vkdml, name)(**weights(name), layout=layout).stream(B), make(B, I), [], DeviceMemory._take
-    monkeypatch.setattr(DeviceMemory, "_take", lambda buffer, shape, *given: (sizes.append(np.prod(shape)), take(buffer, shape, *given))[1])
+    stream, x, sizes, view = getattr(vkdml, name)(**weights(name), layout=layout).stream(B), make(B, I), [], Turn.view
+    monkeypatch.setattr(Turn, "view", lambda turn, name, shape, dtype: (
+        sizes.extend([np.prod(shape)] * name.startswith("Output")), view(turn, name, shape, dtype))[1])
     for given in (x, x[None] if layout == 0 else x[:, None], np.asfortranarray(x)):
         sizes.clear()
         y = stream.step(given).reshape(B, H)

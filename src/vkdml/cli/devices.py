@@ -11,7 +11,6 @@ from ..engine.vulkan import system
 from ..engine.vulkan.gpu import KP_VERSION, select_device
 from ..engine.vulkan.queries import enumerate_devices
 from ..errors import DriverError
-from ..planning.device_info import DeviceInfo
 from ..planning.profiles import profile
 from .common import add_common, print_json
 
@@ -37,8 +36,10 @@ def run(chosen: argparse.Namespace) -> int:
         print_json(rows)
         return 0
     for info in infos:
+        least, most = info.min_subgroup_size, info.max_subgroup_size
         facts = {"driver": f"{info.driver} {info.driver_version}", "Vulkan": info.api_version,
-                 "units": info.cores if info.is_cpu else info.compute_units or "?", "subgroup": _subgroup(info),
+                 "units": info.cores if info.is_cpu else info.compute_units or "?",
+                 "subgroup": f"{least} to {most}" if least < most else info.subgroup_size,
                  "workgroup": info.max_workgroup_invocations, "shared memory": _size(info.max_shared_memory),
                  "largest tensor": _size(info.max_storage_buffer_range), "memory": _size(info.memory),
                  "copies": "no" if info.unified_memory else "yes"}
@@ -65,10 +66,3 @@ def _size(count: int) -> str:
     """Format a number of bytes in the largest unit that is not above it, or else in KiB."""
     unit, size = next(((unit, size) for unit, size in (("GiB", 2**30), ("MiB", 2**20)) if count >= size), ("KiB", 2**10))
     return f"{count / size:.3g} {unit}"
-
-
-def _subgroup(info: DeviceInfo) -> str:
-    """Format the number of invocations in a subgroup, or its range."""
-    if info.min_subgroup_size == info.max_subgroup_size:
-        return str(info.subgroup_size)
-    return f"{info.min_subgroup_size} to {info.max_subgroup_size}"

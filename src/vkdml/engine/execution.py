@@ -217,7 +217,8 @@ class Execution:
             view[...] = array
         fill(turn.buffers)
         turn.commands.execute()
-        self._tell(begin, made)
+        if self.gpu.pipelines_made > made:
+            self._tell(begin, made)
         return {name: turn.view(name, shape, dtype).copy() for name, (shape, dtype) in results.items()}
 
     @working
@@ -236,10 +237,9 @@ class Execution:
             self._tell(begin, made)
 
     def _tell(self, begin: float, made: int) -> None:
-        """Log how long compiling took since the time `begin`, when there were `made` pipelines, if anything was compiled."""
-        if self.gpu.pipelines_made > made:
-            _log.info("%s: %.3f s in all for %d compiled kernels, with the first run", self._name, time.perf_counter() - begin,
-                      self.gpu.pipelines_made - made)
+        """Log how long compiling took since the time `begin`, when there were `made` pipelines."""
+        _log.info("%s: %.3f s in all for %d compiled kernels, with the first run", self._name, time.perf_counter() - begin,
+                  self.gpu.pipelines_made - made)
 
     def prepared(self, values: Mapping[str, np.ndarray], is_checked: bool = False) -> list[Turn]:
         """Pack the weights in `values`. Return the turns, which may be executed until the lock's `work` ends.
@@ -251,7 +251,7 @@ class Execution:
             placed = self._placed()
             self.gpu.memory.expect_room(self._name, self._bytes_of(placed))
             self._places = placed
-            self.gpu.compile((one for made, _ in self._nodes for one in made.plan.initialize + made.plan.execute), self._lease)
+            self.gpu.compile((made.plan for made, _ in self._nodes), self._lease)
         self.gpu.store.use(self._lease.keys)
         if not self.weight_names.isdisjoint(values):
             for index, names in self._given.items():
@@ -361,7 +361,8 @@ class Execution:
             commands.upload(memory[name], self._sizes[name])
         for index, (compiled, names) in enumerate(self._nodes):
             own: dict[str, Bound] = {name: self._buffer(place) for name, place in self._places.own[index].items()}
-            own |= self.gpu.made(partial(_buffers, self.gpu, compiled.read), self._lease)
+            own |= self.gpu.made(partial(lambda sizes: {
+                name: DeviceMemory(self.gpu, size) for name, size in sizes.items()}, compiled.read), self._lease)
             tensors = {field: memory[name] for field, name in self._bound(index, names).items()}
             weights = None
             if compiled.weight_fields:
@@ -373,7 +374,3 @@ class Execution:
         if shared:
             commands.release(shared)
         return commands
-
-
-def _buffers(gpu: Gpu, sizes: Mapping[str, int]) -> dict[str, DeviceMemory]:
-    return {name: DeviceMemory(gpu, size) for name, size in sizes.items()}

@@ -250,9 +250,10 @@ class Stream(OfOneProcess, Closing):
     def _keep(self, results: dict[str, np.ndarray]) -> np.ndarray:
         """Keep the last states. Returns y."""
         y = results.pop("OutputSequenceTensor")
-        if "OutputSingleTensor" not in results:
-            results["OutputSingleTensor"] = y.reshape(self._zeros["HiddenInitTensor"].shape).copy()
-        self._state = {STATES[output]: array for output, array in results.items()}
+        state = {STATES[output]: array for output, array in results.items()} if results else {}
+        if "HiddenInitTensor" not in state:
+            state["HiddenInitTensor"] = y.reshape(self._zeros["HiddenInitTensor"].shape).copy()
+        self._state = state
         return y
 
     def reset(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate, cycle, groupby
 from types import NoneType
 from typing import Any, NamedTuple
@@ -41,7 +41,6 @@ class Settings:
     def __init__(self, name: str, cell: Cell, attributes: Mapping[str, Any], wanted: Sequence[bool],
                  device: Device | int | str | None, options: Options) -> None:
         self.cell = cell
-        self.attributes = with_defaults(attributes)
         self.wanted = tuple(wanted)
         self._name, self.given_device, self.options = name, device, options
         # A given one is refused now if it is wrong. The default one is opened by the first call, which a child process may make
@@ -49,9 +48,11 @@ class Settings:
         if not isinstance(options, Options):
             raise InvalidArgumentError(name, "options", type(options).__name__, "vkdml.Options")
         try:
-            self.facts = (cell.name, options, *self.wanted, *map(_typed, self.attributes.values()))
+            read = _read if _PLAIN.issuperset(map(type, attributes.values())) else _read.__wrapped__
+            self.attributes, typed = read(**attributes)
+            self.facts = (cell.name, options, *self.wanted, *typed)
         except (TypeError, RecursionError):  # RecursionError: a list that holds itself
-            raise InvalidArgumentError(name, "attributes", self.attributes, "numbers, strings and lists of them") from None
+            raise InvalidArgumentError(name, "attributes", attributes, "numbers, strings and lists of them") from None
 
     def __str__(self) -> str:
         return f"{self.attributes['direction']} on {self._device.info.name if self._device else 'the default device'}"
@@ -68,15 +69,16 @@ class Settings:
 
         name: the operator's in errors. Outputs among the arrays get their strides; others are packed.
         """
-        element = element_types.of(_array(arrays, "InputTensor").dtype)
-        assert element is not None
+        x = arrays["InputTensor"]
+        element = None if x is None else element_types.of(x.dtype)
+        assert element is not None  # `convert` and `convert_to` see to it
         given = {field: arrays.get(field) for field in self.cell.tensors}
         desc, shapes = describe(name, self.cell, given, element, self.attributes, self.wanted)
         return from_desc(desc, self.attributes["clip"], element), shapes
 
     def zeros(self, weights: Arrays, t: int, b: int, fields: Iterable[str]) -> dict[str, np.ndarray]:
         """Arrays of zeros for the named fields, in the shapes that T, B and the weights imply."""
-        w, r = _array(weights, "WeightTensor"), _array(weights, "RecurrenceTensor")
+        w, r = (array for field in ("WeightTensor", "RecurrenceTensor") if (array := weights[field]) is not None)
         sizes = {"T": t, "B": b, "I": max((1, *w.shape[-1:])), "H": max((1, *r.shape[-1:])),
                  "D": 2 if self.attributes["direction"] == "bidirectional" else 1}
         shapes = {field: onnx_shape(self.cell, field, self.attributes["layout"], sizes) for field in fields}
@@ -111,10 +113,11 @@ class Session:
 
         name: the operator's in errors. arrays: by field, as `convert` and `convert_to` return them.
         """
-        device, arrays = settings.device, _in_whole_vectors(arrays)
+        device, given = settings.device, {field: array for field, array in arrays.items() if array is not None}
+        if not (x := given["InputTensor"]).flags.c_contiguous:
+            given["InputTensor"] = _in_whole_vectors(x)
         with device.gpu.lock:
-            call = self._call(name, settings, device, arrays)
-            given = {field: array for field, array in arrays.items() if array is not None}
+            call = self._call(name, settings, device, given)
             check = RangeCheck(name, settings.cell.arguments, given) if call.problem.element.pairs else None
             if LENGTHS in given:
                 check_lengths(name, given[LENGTHS], call.problem.steps)
@@ -131,30 +134,30 @@ class Session:
 
     def prepare(self, name: str, settings: Settings, arrays: Arrays) -> Call:
         """Compile and pack all that calls like this one need."""
-        device = settings.device
+        device, given = settings.device, {field: array for field, array in arrays.items() if array is not None}
         with device.gpu.lock:
-            call = self._call(name, settings, device, arrays)
+            call = self._call(name, settings, device, given)
             for execution in dict.fromkeys([call.execution, *(one for one, _ in call.chunks)]):
-                execution.prepare({field: array for field in WEIGHTS if (array := arrays.get(field)) is not None})
+                execution.prepare({field: given[field] for field in WEIGHTS & given.keys()})
             return call
 
     def problems(self) -> list[Problem]:
         """The problems of the calls that are kept, from the oldest to the last."""
         return [call.problem for call in self._calls.values()]
 
-    def _call(self, name: str, settings: Settings, device: Device, arrays: Arrays) -> Call:
+    def _call(self, name: str, settings: Settings, device: Device, arrays: Mapping[str, np.ndarray]) -> Call:
         """Find the call for these settings and layouts, or make it."""
-        key = device, settings.facts, _array(arrays, "InputTensor").dtype, *[
-            None if (array := arrays.get(field)) is None else
-            (array.shape, None if array.flags.c_contiguous else element_strides(array)) for field in settings.cell.inputs]
+        key = device, settings.facts, arrays["InputTensor"].dtype, *[
+            array if array is None else (array.shape, None if array.flags.c_contiguous else element_strides(array))
+            for array in map(arrays.get, settings.cell.inputs)]
         return self._calls.get(key, lambda: self._made(name, settings, device, arrays))
 
-    def _made(self, name: str, settings: Settings, device: Device, arrays: Arrays) -> Call:
+    def _made(self, name: str, settings: Settings, device: Device, arrays: Mapping[str, np.ndarray]) -> Call:
         """Make a call, and drop those on lost devices: a device keeps its memory as long as anything on it is kept."""
         self._calls.drop_where(lambda call: call.execution.gpu.driver.lost is not None)
         problem, shapes = settings.problem(name, arrays)
-        dtype = _array(arrays, "InputTensor").dtype
-        weights = [array.shape for field in WEIGHTS if (array := arrays.get(field)) is not None]
+        dtype = arrays["InputTensor"].dtype
+        weights = [arrays[field].shape for field in WEIGHTS if field in arrays]
         # The id, because a key with the device in it would keep a lost device alive
         contents = self._contents.setdefault((id(device.gpu), settings.facts, dtype, *weights), Contents())
         results = {field: (shapes[field], dtype) for field in problem.outputs if problem.has(field)}
@@ -224,19 +227,12 @@ def _run_in_chunks(call: Call, given: Mapping[str, np.ndarray], batch_first: boo
     return results
 
 
-def _in_whole_vectors(arrays: Arrays) -> Arrays:
+def _in_whole_vectors(x: np.ndarray) -> np.ndarray:
     """Copy an input that kernels for contiguous ones, which `warm_up` compiles, cannot read: its vectors have gaps."""
-    x = _array(arrays, "InputTensor")
-    strides = None if x.flags.c_contiguous or x.shape[-1] % 4 else element_strides(x)
+    strides = None if x.shape[-1] % 4 else element_strides(x)
     if not strides or (strides[-1] == 1 and not any(stride % 4 for stride in strides[:-1])) or x.nbytes > MAX_TENSOR_BYTES:
-        return arrays
-    return {**arrays, "InputTensor": np.ascontiguousarray(x)}
-
-
-def _array(arrays: Arrays, field: str) -> np.ndarray:
-    array = arrays[field]
-    assert array is not None
-    return array
+        return x
+    return np.ascontiguousarray(x)
 
 
 shared_session = Session(_SHARED_KEPT)
@@ -279,6 +275,16 @@ def open_device(name: str, device: Device | int | str | None) -> Device:
 _devices: dict[int | str | None, Device] = {}
 
 
+_PLAIN = {bool, int, float, str, NoneType}
+
+
+@lru_cache(typed=True)
+def _read(**attributes: Any) -> tuple[dict[str, Any], list[Any]]:
+    """Return all attributes, and what identifies them. The cache is for attributes of plain types."""
+    found = with_defaults(attributes)
+    return found, list(map(_typed, found.values()))
+
+
 def _typed(value: Any) -> Any:
     """Pair an attribute with its type, for a key: 1, 1.0 and True are equal, but not all of them are right everywhere.
 
@@ -286,6 +292,6 @@ def _typed(value: Any) -> Any:
     """
     if isinstance(value, (list, tuple)):
         return tuple(map(_typed, value))
-    if type(value) not in (bool, int, float, str, NoneType):
+    if type(value) not in _PLAIN:
         hash(value)
     return type(value), value

@@ -45,11 +45,11 @@ def convert(name: str, cell: Cell, arrays: Mapping[str, Any]) -> tuple[dict[str,
     name: how error messages name the operator. arrays: by descriptor field; None or no entry where one is left out.
     """
     x, element = typed_array(name, cell, "InputTensor", arrays.get("InputTensor"))
-    w = _as_array(name, cell, "WeightTensor", arrays.get("WeightTensor"))
-    if element.pairs and w is not None and element_types.of(w.dtype) in element_types.SINGLE:
+    w = _as_array(name, cell, "WeightTensor", arrays.get("WeightTensor")) if element.pairs else None
+    if w is not None and element_types.of(w.dtype) in element_types.SINGLE:
         raise InvalidArgumentError(name, cell.arguments["InputTensor"], x.dtype,
                                    f"{w.dtype}, the type of W: np.asarray(x, '{w.dtype}') rounds to it")
-    given = {field: arrays.get(field) for field in cell.inputs} | {"InputTensor": x}
+    given = dict(zip(cell.inputs, map(arrays.get, cell.inputs))) | {"InputTensor": x}
     return convert_to(name, cell, x.dtype.newbyteorder("="), "InputTensor", given), element
 
 
@@ -77,8 +77,9 @@ def convert_to(name: str, cell: Cell, dtype: np.dtype[Any], source: str, arrays:
 
     source: the field that has this type, for error messages.
     """
-    converted = {field: _as_array(name, cell, field, array) for field, array in arrays.items()}
-    for field, array in converted.items():
+    converted: dict[str, np.ndarray | None] = {}
+    for field, value in arrays.items():
+        converted[field] = array = value if type(value) is np.ndarray else _as_array(name, cell, field, value)
         if array is None:
             continue
         if array.nbytes > MAX_TENSOR_BYTES and (field != "InputTensor" or element_strides(array) is None):  # too large to copy

@@ -12,7 +12,7 @@ import vkdml
 import vkdml.torch as vt
 from tests.faces.torch.support import SEQUENCES, TOLERANCES, B, H, I, T, check, states
 from vkdml.engine.commands import Commands
-from vkdml.engine.vulkan.memory import DeviceMemory
+from vkdml.engine.execution import Execution
 
 pytestmark = pytest.mark.device
 
@@ -63,18 +63,19 @@ def test_nan_goes_through_projections():
 
 
 def test_layers_chain_on_the_device(monkeypatch):
-    """One execution, with one upload of x and no trip of what is between the layers."""
+    """One execution, in which the host sees x and the results, not what is between the layers."""
     twin = vt.convert(nn.GRU(I, H, 3).eval())
     x = torch.randn(T, B, I)
     twin(x)
     calls = []
     execute = Commands.execute
     monkeypatch.setattr(Commands, "execute", lambda self: (calls.append(self), execute(self)))
-    written = []
-    put = DeviceMemory._put
-    monkeypatch.setattr(DeviceMemory, "_put", lambda self, *given: (written.append(given[0].shape), put(self, *given)))
+    seen = []
+    prepared = Execution.prepared
+    monkeypatch.setattr(Execution, "prepared", lambda *given: (seen.extend(turns := prepared(*given)), turns)[1])
     twin(x)
-    assert (len(calls), written) == (1, [(T * B * I,)])
+    assert [{name for name, memory in turn.buffers.items() if memory.has_copy} for turn in seen] == [{"y-1", "y2", "h0", "h1", "h2"}]
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize("batch_first", [False, True])

@@ -7,7 +7,7 @@ persistent kernels of each cell are tested before their first use.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -138,7 +138,7 @@ def grid_sync_test(gpu: Gpu, sync: GridSync) -> Verdict:
 
     Raises DriverError when the driver fails, which says nothing about waiting.
     """
-    gpu.compile(one for plan in plans_of_test(gpu.info, sync) for one in plan.initialize + plan.execute)
+    gpu.compile(plans_of_test(gpu.info, sync))
     measured: Measured | None = None
     verdict = NONE_MAY_WAIT
     for problem, runs in zip(_problems(gpu.info, sync), _RUNS.values()):
@@ -149,11 +149,10 @@ def grid_sync_test(gpu: Gpu, sync: GridSync) -> Verdict:
     return verdict
 
 
-def plans_of_test(info: DeviceInfo, sync: GridSync) -> list[Plan]:
-    """Return the plans that a grid-sync test runs, before any time is measured."""
-    problems = _problems(info, sync)
-    found = [plan for problem in problems for plan in (_persistent(info, problem, sync), _alone(info, problem))]
-    return [plan for plan in found if plan]
+def plans_of_test(info: DeviceInfo, sync: GridSync) -> Iterator[Plan]:
+    """Yield the plans that a grid-sync test runs, before any time is measured."""
+    for problem in _problems(info, sync):
+        yield from filter(None, (_persistent(info, problem, sync), _alone(info, problem)))
 
 
 def _problems(info: DeviceInfo, sync: GridSync) -> list[Problem]:

@@ -133,8 +133,7 @@ class Tuner:
         end = time.perf_counter() + _WARMING_SECONDS
         fit = {place: plan for place, plan in enumerate(plans)
                if max(storage_buffers(plan).values()) <= self._gpu.info.max_storage_buffers}
-        self._unless_failed(lambda: self._gpu.compile((
-            one for plan in fit.values() for one in plan.initialize + plan.execute), until=end))
+        self._unless_failed(lambda: self._gpu.compile(fit.values(), until=end))
         for place, plan in fit.items():
             if time.perf_counter() < end and (run := self._unless_failed(lambda: _warm(trial, plan))):  # noqa: B023
                 runs[place] = run

@@ -167,7 +167,8 @@ class Driver:
         if sequence.is_running():
             self.settle()
         self.running = None
-        _log.debug("a submission ran for %.3f ms", (time.perf_counter() - begin) * 1e3)
+        if _log.isEnabledFor(logging.DEBUG):
+            _log.debug("a submission ran for %.3f ms", (time.perf_counter() - begin) * 1e3)
 
     def _submit(self, sequence: Any, waits: bool) -> None:
         self.running = sequence  # first, as a signal may come at any place
@@ -236,8 +237,7 @@ class DeviceLock(system.Lock):
         self.notice = system.Notice()
 
     def __enter__(self) -> None:
-        if system.has_forked:
-            system.check()
+        system.check()
         self._lock.acquire()
         if not self._is_working and self._driver.running is None and self._driver.lost is None:  # nearly always
             return

@@ -283,13 +283,16 @@ class Gpu(system.OfOneProcess):
         reads = frozenset(one.buffer for one in bound) - {self._placeholder} - {one.buffer for one in writes}
         return Kernel(compiled, algorithm, tensors, dispatch, tuple(bound), reads, writes)
 
-    def compile(self, dispatches: Iterable[Dispatch], lease: Lease | None = None, until: float = math.inf) -> None:
-        """Compile kernels that the store lacks, in threads. until: time from which no thread begins another."""
-        alike = {(one.kernel, one.subgroup_size, id(one.constants)): one for one in dispatches}.values()
+    def compile(self, plans: Iterable[Any], lease: Lease | None = None, until: float = math.inf) -> None:
+        """Compile plans' kernels that the store lacks, if threads may. until: time from which no thread begins another."""
+        if self.compilers == 1:
+            return
+        alike = {(one.kernel, one.subgroup_size, id(one.constants)): one
+                 for plan in plans for one in plan.initialize + plan.execute}.values()
         missing = {key: one for one in alike if (key := _key(spirv.load(one.kernel), one)) not in self.store}
         begun, pool = [], ThreadPoolExecutor(self.compilers)
         try:
-            for dispatch in missing.values() if len(missing) > 1 < self.compilers else ():
+            for dispatch in missing.values() if len(missing) > 1 else ():
                 size, tries = self._builder(spirv.load(dispatch.kernel), dispatch)
                 try:
                     begun.append((dispatch, size, tries, pool.submit(*tries)))

@@ -95,7 +95,7 @@ class Builder:
         late = [part for part in unread if part.buffer in copied]
         read_back = copied.keys() - self._uploaded if self._merges else set()
         if not (seen or unread or copied):  # all calls but those of DirectML's objects
-            return submission.run
+            return lambda *meanwhile: submission.run(*meanwhile)
 
         def run() -> None:
             for part in seen:  # first, as a submission that fails may have changed them

@@ -94,12 +94,12 @@ T = TypeVar("T")
 _made: WeakSet[Any] = WeakSet()  # kp's objects
 _locks: WeakSet[Lock] = WeakSet()
 _has_opened = False  # whether this process has opened a device, or tried to
-has_forked = False  # from one that had
+_parent_has_opened = False
 
 
 def check() -> None:
     """Raise DriverError in a child process whose parent had opened a device."""
-    if has_forked:
+    if _parent_has_opened:
         raise DriverError("this process was forked from one that had opened a Vulkan device, which it cannot use: start it by "
                           "multiprocessing's method 'spawn' or 'forkserver' (PyTorch: DataLoader's multiprocessing_context), "
                           "or open no device before the fork")
@@ -218,7 +218,7 @@ class Lock:
             self._lock = threading.RLock()
 
     def __enter__(self) -> None:
-        if has_forked:
+        if _parent_has_opened:
             check()
         self._lock.acquire()
 
@@ -227,8 +227,8 @@ class Lock:
 
 
 def _in_child() -> None:
-    global has_forked
-    has_forked = _has_opened
+    global _parent_has_opened
+    _parent_has_opened = _has_opened
     for made in _made:
         never_destroy(made)
     for lock in _locks:

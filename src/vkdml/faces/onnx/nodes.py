@@ -71,7 +71,6 @@ class RecurrentNode:
         self.settings = Settings(self.operator, self.cell, self._attributes, wanted, device, options)
         self._left_out = dict.fromkeys(field for field in self.cell.inputs if field not in self._given)
         self.session, self._constants, self._declared = session, constants, list(declared[:2]) or [0, 0]
-        self._last: list[Any] = []  # how the last inputs that were taken as they are lay
 
     @property
     def directions(self) -> int:
@@ -128,19 +127,13 @@ class RecurrentNode:
         return {self._given[field]: array for field, array in arrays.items()}
 
     def convert(self, values: Mapping[str, Any]) -> Arrays:
-        """The checked inputs by field. Those that lie as the last ones did are not checked again."""
+        """The checked inputs by field."""
         given = {field: values[name] for field, name in self._given.items()}
-        key = [(type(array), array.dtype, array.shape, array.strides) for array in given.values() if type(array) is np.ndarray]
-        if key and key == self._last:
-            return {**self._left_out, **given}
         _check_types(self.operator, self.cell, self._version, given)
         found = np.shape(given["RecurrenceTensor"])[-1:] if "RecurrenceTensor" in given else ()
         if self.hidden_size is not None and found and found[0] != self.hidden_size:
             raise InvalidArgumentError(self.operator, "hidden_size", self.hidden_size, f"{found[0]}, the last dimension of R")
-        checked, _ = convert(self.operator, self.cell, {**self._left_out, **given})
-        if all(checked[field] is array for field, array in given.items()):
-            self._last = key
-        return checked
+        return convert(self.operator, self.cell, {**self._left_out, **given})[0]
 
 
 def _version(node: GraphNode) -> int:

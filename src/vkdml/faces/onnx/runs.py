@@ -336,10 +336,10 @@ class _Call:
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs, in order."""
-        given: dict[str, np.ndarray] = dict(self._constants)
-        given.update(zip(self._fed, arrays))
-        names = {name: str(name) for name in (*given, *self._results)}
-        check = RangeCheck(self._name, names, given) if self._is_in_pairs else None
+        given = {**self._constants, **dict(zip(self._fed, arrays))}
+        check = None
+        if self._is_in_pairs:
+            check = RangeCheck(self._name, {name: str(name) for name in (*given, *self._results)}, given)
         for operator, name, t in self._lengths:
             if name in given:  # constants are not, once they were looked at
                 check_lengths(operator, given[name], t)

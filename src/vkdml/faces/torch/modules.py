@@ -21,6 +21,7 @@ from .training import run_layers
 from .transfers import why_not_shared
 
 Training = Literal["refuse", "torch", "device"]
+_OWN_TYPES, _INTS = {nn.Parameter, Tensor}, (int, np.integer)
 
 
 class Twin(nn.Module):
@@ -59,10 +60,12 @@ class Twin(nn.Module):
         of_cell = ["weight_ih", "weight_hh"] + ["bias_ih", "bias_hh"] * bool(self.bias)
         own, parameters = vars(self), self._parameters  # getattr looks into both, but is slow
         names = own.get("_flat_weights_names", of_cell)
-        weights = [parameters[name] if name in parameters and name not in own else getattr(self, name, None) for name in names]
-        for name, weight in zip(names, weights):
-            if not isinstance(weight, Tensor):
-                raise TorchArgumentError(self._module, name, type(weight).__name__, "a parameter")
+        weights = [*map(parameters.get, names)]
+        if not _OWN_TYPES.issuperset(map(type, weights)) or not own.keys().isdisjoint(names):
+            weights = [getattr(self, name, None) for name in names]
+            for name, weight in zip(names, weights):
+                if not isinstance(weight, Tensor):
+                    raise TorchArgumentError(self._module, name, type(weight).__name__, "a parameter")
         return weights
 
     def _form(self) -> Form:
@@ -72,7 +75,7 @@ class Twin(nn.Module):
             mode = f"RNN_{self.nonlinearity.upper()}"
         sizes = self.input_size, self.hidden_size, get("num_layers", 1), get("bidirectional", False)
         for name, value in zip(Form._fields[2:], sizes):
-            if not isinstance(value, int | np.integer):
+            if not isinstance(value, _INTS):
                 raise TorchArgumentError(self._module, name, shown(value), "what PyTorch made it")
         input_size, hidden_size, num_layers, bidirectional = map(int, sizes)
         return Form(mode, self._module, input_size, hidden_size, num_layers, bool(bidirectional))

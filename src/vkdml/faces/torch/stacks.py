@@ -155,7 +155,9 @@ class StackLayer:
         projections = parts.pop() if self.projected else []
         if projections:
             parts[1] = [(r.astype(np.float64) @ p).astype(p.dtype) for r, p in zip(parts[1], projections)]
-        w, r, *biases = (np.stack([self._reorder(array) for array in directions]) for directions in parts)
+        gates = list(self.kind.gates)
+        w, r, *biases = (np.stack([array.reshape(len(gates), -1)[gates].reshape(array.shape) for array in directions])
+                         for directions in parts)
         arrays = {"WeightTensor": w, "RecurrenceTensor": r}
         if biases:
             arrays["BiasTensor"] = np.concatenate(biases, 1)
@@ -171,10 +173,6 @@ class StackLayer:
                         self.directions)
         projecting = Snapshot(lambda: self.arrays()[1], (origin, "P"))
         return [Snapshot(lambda: self.arrays()[0], origin), *[projecting] * (2 * bool(self.projected))]
-
-    def _reorder(self, array: np.ndarray) -> np.ndarray:
-        gates = np.split(array, len(self.kind.gates))
-        return np.concatenate([gates[index] for index in self.kind.gates])
 
     @cached_property
     def projections(self) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -207,10 +205,11 @@ class Stack:
         self._form, self._shape, self._element = form, shape, ELEMENTS[shape.dtype]
         steps = [step for k, layer in enumerate(layers) for step in self._layer(layer, k)]
         t, b, d, width = shape.t, shape.b, form.directions, layers[0].width
+        rows = (b, d) if d > 1 else (d, b)  # of a state; one direction's are in PyTorch's order already
         self._results = {f"y{len(layers) - 1}": (t, b, width)}
-        self._results |= {f"h{k}": (b, d, width // d) for k in range(len(layers))}
+        self._results |= {f"h{k}": (*rows, width // d) for k in range(len(layers))}
         if "OutputCellSingleTensor" in layers[0].kind.cell.outputs:
-            self._results |= {f"c{k}": (b, d, form.hidden_size) for k in range(len(layers))}
+            self._results |= {f"c{k}": (*rows, form.hidden_size) for k in range(len(layers))}
         shared = ["y-1", *(f"{field}{k}" for field in _STATES for k in range(len(layers))), *self._results]
         ways = dict.fromkeys(shared if shape.shared else (), SHARED)
         self.execution = Execution(device.gpu, device.share, steps, self._results, contents=parameters, ways=ways)
@@ -261,9 +260,10 @@ class Stack:
         if check:
             check.check_results({key: to_numpy(tensor) for key, tensor in results.items()})
         y, *last = results.values()
+        is_single = self._form.directions == 1
         if count > 1:
-            last = [torch.cat(last[start:start + count], 1) for start in range(0, len(last), count)]
-        return [y, *(state.transpose(0, 1).contiguous() for state in last)]
+            last = [torch.cat(last[start:start + count], 1 - is_single) for start in range(0, len(last), count)]
+        return [y, *(last if is_single else [state.transpose(0, 1).contiguous() for state in last])]
 
 
 def _unprojected(name: str, h: Tensor, projections: Sequence[tuple[np.ndarray, np.ndarray]]) -> Tensor:
