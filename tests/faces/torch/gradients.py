@@ -52,7 +52,7 @@ class Drawn:
         self.lengths = [draw.randrange(self.ragged != "lengths", self.t + 1) for _ in range(self.b)]
         if self.ragged == "packed":
             self.lengths[draw.randrange(self.b)] = self.t
-        self.has_states = draw.random() < .5 and "proj_size" not in self.settings
+        self.has_states = draw.random() < .5
         self.used, self.way = draw.choice(["y", "last", "both", "both"]), draw.choice(WAYS)
         self.module = self.kind(self.i, self.h, **self.settings)
         d, p = 1 + self.settings.get("bidirectional", False), self.settings.get("proj_size", 0) or self.h
@@ -122,7 +122,7 @@ def error(seed: int) -> tuple[float, str]:
         of_pytorch = vt.convert(drawn.module, training="torch").double()  # takes lengths, too
         expected = drawn.gradients(of_pytorch.train(), torch.float64)
         found = drawn.gradients(vt.convert(drawn.module, training="device").train(), torch.float32)
-    scale = max(float(gradient.abs().max()) for gradient in expected.values() if gradient is not None)
+    scale = max((float(gradient.abs().max()) for gradient in expected.values() if gradient is not None), default=0.0)
     worst = 0.0, str(drawn)
     for name, right in expected.items():
         gradient = found[name]

@@ -176,10 +176,20 @@ def test_what_is_saved_for_backward_passes_through_hooks():
     assert {(T, B, I), (B, H), (T, B, 2 * H)} <= {*map(tuple, shapes)}
 
 
-def test_states_with_projection_are_refused():
-    _, twin = pair(proj_size=2)
-    with pytest.raises(vkdml.InvalidArgumentError, match="hx: found initial states with proj_size; expected None"):
-        twin(torch.randn(T, B, I), (torch.zeros(1, B, 2), torch.zeros(1, B, H)))
+@pytest.mark.parametrize("lengths", [None, [2, T, 1]])
+def test_states_that_a_projection_cannot_make(lengths):
+    """In both directions: inference refuses such states."""
+    module = nn.LSTM(I, H, proj_size=2, bidirectional=True)
+    of_pytorch, twin = vt.convert(module, training="torch"), vt.convert(module, training="device")
+    x, h, c = torch.randn(T, B, I), torch.randn(2, B, 2), torch.randn(2, B, H)
+    found = []
+    for one in (of_pytorch, twin):
+        states = [state.clone().requires_grad_() for state in (h, c)]
+        y, last = one(x, tuple(states), lengths=lengths)
+        (y.square().sum() + sum(state.sum() for state in last)).backward()
+        found.append([y, *last, *(state.grad for state in states)])
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+    assert_same_gradients(of_pytorch, twin)
 
 
 def test_second_derivatives_are_refused():

@@ -103,9 +103,8 @@ class _Layer(torch.autograd.Function):
         if any("Batched" in str(_C._dispatch_keys(one)) for one in (dy, dh, dc) if one is not None):
             raise TorchArgumentError("vkdml.torch", "training on the device, is_grads_batched or vmap", True, "False")
         x, w, h, c, after = ctx.saved_tensors
-        of, lengths, rows = ctx.of, ctx.lengths, torch.arange(ctx.of.b, device=x.device)
-        ends = torch.full_like(rows, of.t - 1) if lengths is None else (lengths.long() - 1).clamp(min=0)
-        starts, ends = (ends, torch.zeros_like(rows)) if of.reverse else (torch.zeros_like(rows), ends)
+        of, lengths = ctx.of, ctx.lengths
+        rows, starts, ends = _ends(x, lengths, of.reverse)
         states = torch.cat([h, c], 1)[:, :after.shape[-1]]
         before = after.roll(-1 if of.reverse else 1, 0).index_put((starts, rows), states)
         given = torch.cat([before[..., :of.hidden], x, x.new_ones(of.t, of.b, 1)], -1)
@@ -125,6 +124,13 @@ class _Layer(torch.autograd.Function):
         if of.mode == "GRU":
             of_h = of_h + first
         return None, None, None, found["dx"][..., of.hidden:], found["dw"], of_h, first if of.mode == "LSTM" else None
+
+
+def _ends(x: Tensor, lengths: Tensor | None, reverse: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the numbers of all rows, and the first and last step of each in a direction."""
+    rows = torch.arange(x.shape[1], device=x.device)
+    last = torch.full_like(rows, len(x) - 1) if lengths is None else (lengths.long() - 1).clamp(min=0)
+    return (rows, last, rows * 0) if reverse else (rows, rows * 0, last)
 
 
 def _matrix(of: Pass, columns: int, w: Tensor, r: Tensor, biases: list[Tensor]) -> Tensor:
@@ -149,8 +155,7 @@ def _check(call: OperatorCall) -> None:
                ("dtype", call.input.dtype, call.input.dtype is not torch.float32, "torch.float32"),
                ("autocast", "enabled", torch.is_autocast_enabled(call.input.device.type), "disabled, with float32"),
                ("torch.func or vmap", "active", _C._are_functorch_transforms_active(), "none: loss.backward()"),
-               ("graph capture", "active", is_captured, "none: train in eager mode, or capture after .eval()"),
-               ("hx", "initial states with proj_size", bool(call.hx) and call.form.per_layer(call.weights) % 2 == 1, "None")]
+               ("graph capture", "active", is_captured, "none: train in eager mode, or capture after .eval()")]
     for what, found, is_refused, allowed in refused:
         if is_refused:
             raise TorchArgumentError(call.module, f"training on the device, {what}", found, allowed)
@@ -170,13 +175,17 @@ def run_layers(call: OperatorCall, compiled: CompiledStacks, dropout: float) -> 
             at = k * form.directions + direction
             w, r, *biases = call.weights[at * count:(at + 1) * count]
             projection = biases.pop() if count % 2 else None
-            of = Pass(form.mode, len(x), x.shape[1], x.shape[2], h, direction == 1, lengths is not None)
-            zeros = x.new_zeros(of.b, h)
+            given, zeros = x, x.new_zeros(x.shape[1], h)
             states = [*(state[at] for state in call.hx), zeros, zeros][:2] if call.hx else [zeros, zeros]
+            if projection is not None and call.hx:  # R multiplies the first h, which is no P m, as an input of the first step
+                rows, starts, _ = _ends(x, lengths, direction == 1)
+                first = x.new_zeros(*x.shape[:2], len(projection)).index_put((starts, rows), states[0])
+                given, w, states[0] = torch.cat([x, first], -1), torch.cat([w, r], 1), zeros
+            of = Pass(form.mode, len(x), x.shape[1], given.shape[2], h, direction == 1, lengths is not None)
             with compiled.lock:
                 passes = compiled.stacks.get((of, device), lambda: Passes(of, device))  # noqa: B023  (called at once)
             matrix = _matrix(of, passes.columns, w, r if projection is None else r @ projection, biases)
-            y, *ends = _Layer.apply(of, passes, lengths, x, matrix, *states)
+            y, *ends = _Layer.apply(of, passes, lengths, given, matrix, *states)
             if projection is not None:
                 y, ends[0] = y @ projection.T, ends[0] @ projection.T
             outputs.append(y)
