@@ -1,25 +1,24 @@
 """Tensors of a GPU, here of one that is not there: see vkdml_lab.fake_gpu. test_devices.py runs this file."""
 
 import copy
-import gc
 import os
+import threading
 import time
 from dataclasses import replace
-from uuid import UUID
 
 import pytest
 import torch
 from torch import nn
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 import vkdml
 import vkdml.torch as vt
+from tests.faces.torch.default_gpu import WAYS, drop_memory, forget, the_gpu
 from tests.faces.torch.support import TOLERANCES, B, H, I, T, states
 from vkdml.engine.vulkan.gpu import open_device, select_device
 from vkdml.errors import DriverError, TorchArgumentError
-from vkdml.faces.torch import cuda, transfers
+from vkdml.faces.torch import transfers
 from vkdml_lab import fake_gpu
-from vkdml_lab.fake_gpu.driver import Driver
 
 pytestmark = pytest.mark.device
 
@@ -30,21 +29,6 @@ MODULES = {"GRU": lambda: nn.GRU(I, H), "LSTM": lambda: nn.LSTM(I, H), "RNN": la
 
 
 INFO = select_device(None)
-WAYS = {"host": None, "CUDA": cuda.CUDA, "HIP": cuda.HIP}
-
-
-def drop_memory():
-    """Drop all of the device's memory, and what was imported of it."""
-    open_device(INFO).store.clear()
-    gc.collect()
-    fake_gpu.idle()
-
-
-def forget():
-    """Drop that, and the outcome of the check."""
-    for kept in (transfers._exchange, transfers._why_never):
-        kept.cache_clear()
-    drop_memory()
 
 
 @pytest.fixture(params=WAYS)
@@ -55,23 +39,9 @@ def way(request):
 
 @pytest.fixture(autouse=True)
 def driver(request, monkeypatch):
-    """The GPU, with the library that the test's way needs. HIP's UUID is another than Vulkan's: its PCI address matches."""
-    fake_gpu.install()
-    forget()
-    api = WAYS[request.getfixturevalue("way") if "way" in request.fixturenames else "CUDA"]
-    gpu = open_device(INFO)
-    made = Driver(INFO.uuid if api is not cuda.HIP else str(UUID(int=0)), "0000:42:00.0", bool(api and api.takes_files))
-    if api is cuda.HIP:
-        monkeypatch.setattr(gpu, "info", replace(INFO, pci_address="0000:42:00.0"))
-    monkeypatch.setattr(cuda, "load", lambda name: made)
-    monkeypatch.setattr(transfers, "_PATTERN", 2**12)
-    monkeypatch.setattr(transfers, "_LATE", 2**12)
-    if api:
-        monkeypatch.setitem(transfers.APIS, "fake", api._replace(dlpack=12))
-    fake_gpu.copies.clear()
-    yield made
-    fake_gpu.idle()
-    forget()
+    """The GPU, with the library that the test's way needs."""
+    with the_gpu(request.getfixturevalue("way") if "way" in request.fixturenames else "CUDA", monkeypatch) as made:
+        yield made
     assert made.imports == 0
 
 
@@ -210,6 +180,72 @@ def test_training():
             for one, other in zip(on_gpu.parameters(), on_cpu.parameters(), strict=True):
                 torch.testing.assert_close(one.grad.cpu(), other.grad)
                 one.grad = other.grad = None
+
+
+@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM])
+def test_training_on_the_device(kind, way):
+    """Results and gradients are where the tensors are, and a step of the optimizer is seen."""
+    module = kind(I, H, 2, bidirectional=True)
+    twin, x = vt.convert(copy.deepcopy(module).to("fake"), training="device"), torch.randn(T, B, I)
+    with torch.enable_grad():
+        for lengths in (None, [T, 1, 3]):
+            results = []
+            for one, to in ((module, "cpu"), (twin, "fake")):
+                given = x.to(to, copy=True).requires_grad_()
+                y, last = one(given if lengths is None or one is twin else pack_padded_sequence(given, lengths, enforce_sorted=False),
+                              *[None, lengths][:2 * bool(lengths and one is twin)])
+                y = pad_packed_sequence(y)[0] if isinstance(y, PackedSequence) else y
+                (y.pow(2).sum() + (last[1] if kind is nn.LSTM else last).sum()).backward()
+                assert y.device.type == to
+                results.append((y, given.grad, *(parameter.grad for parameter in one.parameters())))
+                torch.optim.SGD(one.parameters(), 0.05).step()
+                one.zero_grad()
+            for found, expected in zip(results[1], results[0], strict=True):
+                check(found, expected, 1e-4)
+
+
+def test_two_threads(way):
+    """Each with a stream of its own, and with the same twin."""
+    module, twin = pair(nn.GRU(I, H))
+    inputs, found = torch.randn(2, 20, T, B, I), [[], []]
+
+    def work(number):
+        with torch.no_grad(), fake_gpu.stream(fake_gpu.Stream()):
+            for x in inputs[number]:
+                found[number].append(twin(moved(x))[0].cpu())
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    for number in range(2):
+        for x, y in zip(inputs[number], found[number], strict=True):
+            torch.testing.assert_close(y, module(x)[0], atol=1e-5, rtol=1e-5)
+
+
+def test_results_on_another_stream(monkeypatch, way):
+    module, twin = pair(nn.GRU(I, H))
+    x, other = torch.randn(T, B, I), fake_gpu.Stream()
+    on_gpu = moved(x)
+    twin(on_gpu)
+    monkeypatch.setattr(fake_gpu, "delay", 0.02)
+    y, _ = twin(on_gpu)
+    other.wait_stream(fake_gpu.current())
+    with fake_gpu.stream(other):
+        used = y.clone()
+        torch.testing.assert_close(used.cpu(), module(x)[0], atol=1e-5, rtol=1e-5)
+
+
+def test_a_hundred_calls_keep_memory_and_files(way):
+    twin, x = pair(nn.LSTM(I, H))[1], moved(torch.randn(T, B, I))
+    found = set()
+    for _ in range(100):
+        twin(x)
+        fake_gpu.idle()
+        found.add((files(), len(fake_gpu._memories), open_device(INFO).memory.used))
+    assert len(found) == 1
 
 
 @pytest.fixture

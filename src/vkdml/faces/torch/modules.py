@@ -229,7 +229,7 @@ class _Sequence(Twin, nn.RNNBase):
         if not isinstance(input, Tensor) or input.dim() != 3:
             raise TorchArgumentError(self._module, "lengths", shown(lengths), "None, or an input with 3 dimensions")
         try:
-            made = torch.as_tensor(lengths)
+            made = torch.as_tensor(lengths, device=None if isinstance(lengths, Tensor) else "cpu")
         except (TypeError, ValueError, RuntimeError):
             raise TorchArgumentError(self._module, "lengths", shown(lengths), "a list or Tensor of whole numbers") from None
         return made if made.numel() else made.long()  # an empty list gives no integers

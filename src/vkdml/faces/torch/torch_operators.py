@@ -213,8 +213,8 @@ def _run(call: OperatorCall, compiled: CompiledStacks | None = None) -> States:
             if call.batch_sizes is not None:
                 input, lengths = pad_packed_sequence(PackedSequence(input, call.batch_sizes))
             elif lengths is not None and input.dtype is torch.float64:  # the range check must ignore padding
-                past = torch.arange(len(input))[:, None] >= lengths.cpu()
-                input = input.masked_fill(past[..., None].to(input.device), 0)
+                past = torch.arange(len(input), device=input.device)[:, None] >= lengths.to(input.device)
+                input = input.masked_fill(past[..., None], 0)
             stack = compiled.stack(form, Shape(len(input), rows, input.dtype, bool(call.hx), lengths is not None,
                                                _is_shared(call, compiled)))
             compiled.last = [] if is_ragged else facts, stack

@@ -172,7 +172,7 @@ def _is_right(gpu: Gpu, device: torch.device) -> bool:
     with module.device(device), torch.inference_mode():
         streams = [module.current_stream(device), module.Stream(device)]
         late, x, found = torch.zeros(_LATE, device=device), torch.zeros(_PATTERN, device=device), []
-        patterns = [torch.arange(number, number + _PATTERN, dtype=torch.float32) for number in range(2 * _ROUNDS)]
+        patterns = [to_torch(np.arange(number, number + _PATTERN, dtype=np.float32)) for number in range(2 * _ROUNDS)]
         for number, pattern in enumerate(patterns):
             stream = streams[number % 2]
             stream.wait_stream(streams[1 - number % 2])
