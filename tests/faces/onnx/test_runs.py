@@ -7,7 +7,7 @@ import pytest
 from onnx import load_from_string
 
 import vkdml
-from tests.faces.onnx.support import STACK, B, H, I, T, alone, expect_alike, groups, inputs_of, model, weights
+from tests.faces.onnx.support import STACK, B, H, I, T, alone, groups, inputs_of, model, weights
 from vkdml.engine.vulkan.gpu import Submission
 from vkdml.onnx import InferenceSession
 
@@ -47,6 +47,14 @@ def made(between, opset=18):
 
 def both(proto):
     return InferenceSession(proto), alone(proto)
+
+
+def expect_alike(ours, theirs, feed, atol=1e-5):
+    for result, expected in zip(ours.run(None, feed), theirs.run(None, feed), strict=True):
+        assert result.dtype == expected.dtype
+        assert result.flags.c_contiguous
+        assert result.flags.writeable
+        np.testing.assert_allclose(result, expected, atol=atol, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", BETWEEN)
