@@ -211,7 +211,7 @@ def wrong_bindings(device, compiled, heap):
         (x(buffer, -16), "InputTensor: Offset: found"), (x(buffer, 0, "all"), "InputTensor: SizeInBytes: found"),
         (x(None), "InputTensor: found DML_BUFFER_BINDING; expected a Buffer"),
         (x(np.zeros(3)), "InputTensor: found ndarray; expected a Buffer"),
-        (typed(v.DML_BINDING_TYPE.NONE, None), "InputTensor: found DML_BINDING_DESC\(Type=.*; expected a Buffer"),
+        (typed(v.DML_BINDING_TYPE.NONE, None), r"InputTensor: found DML_BINDING_DESC\(Type=.*; expected a Buffer"),
         (typed(v.DML_BINDING_TYPE.BUFFER_ARRAY, array), "InputTensor: Type: found .*; expected BUFFER or NONE"),
         (typed(v.DML_BINDING_TYPE.BUFFER, 3), "InputTensor: found int; expected a Buffer"),
         (lambda: table.bind_persistent_resource(device.create_buffer(256)), f"bind_persistent_resource: found 256 bytes; expected {persistent}"),
