@@ -204,6 +204,19 @@ def test_training_on_the_device(kind, way):
                 check(found, expected, 1e-4)
 
 
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
+def test_a_step_of_a_fused_optimizer_is_seen(kind):
+    """PyTorch does not count its writes."""
+    module, twin = pair(nn.GRU(I, H))
+    x = torch.randn(T, B, I)
+    twin(moved(x))
+    for one in (module, twin):
+        for parameter in one.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        kind(one.parameters(), 0.1, fused=True).step()
+    check(twin(moved(x)), module(x))
+
+
 def test_two_threads(way):
     """Each with a stream of its own, and with the same twin."""
     module, twin = pair(nn.GRU(I, H))

@@ -32,7 +32,6 @@ from .cuda import CUDA, HIP, Imported, identity
 APIS = {"cuda": HIP if torch.version.hip else CUDA}  # by PyTorch's type of device
 _PINS = ("cuda", "xpu")  # the types of devices for which PyTorch pins the host's memory; ROCm's is "cuda" too
 _PATTERN, _ROUNDS, _LATE = 2**20, 4, 2**25  # of the check: the words of a pattern, and of what makes a stream late
-
 _log = logging.getLogger(__name__)
 
 
@@ -121,6 +120,9 @@ class _Exchange:
         return tensor[:torch.Size(shape).numel() * dtype.itemsize].view(dtype).view(shape)
 
 
+_exchange = OnceForEachGpu(lambda gpu, device: _Exchange(device))
+
+
 def same_gpu(device: torch.device) -> str | None:
     """Return the UUID of the Vulkan device that is a device of PyTorch; None if none is, or PyTorch's is no GPU."""
     if device.type not in APIS:
@@ -130,11 +132,6 @@ def same_gpu(device: torch.device) -> str | None:
     except VkdmlError:
         return None
     return next((info.uuid for info in infos if found in (info.uuid, info.pci_address)), None)
-
-
-@OnceForEachGpu
-def _exchange(gpu: Gpu, device: torch.device) -> _Exchange:
-    return _Exchange(device)
 
 
 def why_not_shared(gpu: Gpu, share: Share, device: torch.device) -> str:
