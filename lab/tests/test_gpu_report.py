@@ -20,7 +20,7 @@ from vkdml.planning.profiles import gpu_rates
 from vkdml_lab.gpu_report import ceilings, clocks, conformance, devices, machine, schedules, sending
 from vkdml_lab.gpu_report import running as gpu_report
 from vkdml_lab.gpu_report.found import FAILED, NOT_CHECKED, PASSED, SO_FAR, Found
-from vkdml_lab.gpu_report.parts import CANDIDATES, CEILINGS, PARTS, PEERS, SCHEDULES, TURNS, Part, Turn
+from vkdml_lab.gpu_report.parts import CANDIDATES, CEILINGS, ON_GPU, PARTS, PEERS, SCHEDULES, TURNS, Part, Turn
 from vkdml_lab.gpu_report.problems import QUICK, WAYS
 from vkdml_lab.gpu_report.steps import CLOCKS, LOG, RESULTS, Job, Log, Step, lines, run, write_tables
 from vkdml_lab.processes import Ended
@@ -410,7 +410,7 @@ def test_parts_that_time_are_warmed_up(tmp_path, monkeypatch):
     monkeypatch.setattr(gpu_report, "supervise", lambda command, *_, **__: commands.update({command[3]: command}) or Ended(0, "", ""))
     for part in PARTS:
         gpu_report.run_turn(Turn(part, 60), tmp_path, GPUS["RTX 3090"], False, time.time() + 60)
-    assert [part for part in PARTS if "--warm" in commands[part.module]] == [SCHEDULES, PEERS, CEILINGS, CANDIDATES]
+    assert [part for part in PARTS if "--warm" in commands[part.module]] == [SCHEDULES, PEERS, ON_GPU, CEILINGS, CANDIDATES]
 
 
 def test_half_a_second_of_work(device, monkeypatch):

@@ -92,3 +92,8 @@ def with_kernel(name: str, spirv: bytes) -> AbstractContextManager[object]:
     """Replace the kernel of this name by the code `spirv` in this context."""
     load = kernels.load
     return patch.object(kernels, "load", lambda asked: of_spirv(name, spirv) if asked == name else load(asked))
+
+
+def tensors_through_the_host(is_wanted: bool) -> AbstractContextManager[object]:
+    """Let a GPU's tensors go through the host within this, in twins that have not run yet."""
+    return patch.dict("vkdml.faces.torch.transfers.APIS", {}, clear=is_wanted)

@@ -39,14 +39,15 @@ DEVICES = Part("devices", "Devices")
 CONFORMANCE = Part("conformance", "Conformance", 30 * _MINUTES)
 SCHEDULES = Part("schedules", "Schedules, bit for bit and beside the model", is_timed=True)
 PEERS = Part("peers", "Beside other libraries", 10 * _MINUTES, is_timed=True)
+ON_GPU = Part("on_gpu", "PyTorch's tensors on the GPU", is_timed=True)
 CEILINGS = Part("ceilings", "Ceilings", is_timed=True)
 CANDIDATES = Part("candidates", "The tuner's choices", 10 * _MINUTES, is_timed=True)
 VALIDATION = Part("validation", "Validation", 60 * _MINUTES, has_layers=True)
-PARTS = [DEVICES, CONFORMANCE, SCHEDULES, PEERS, CEILINGS, CANDIDATES, VALIDATION]
+PARTS = [DEVICES, CONFORMANCE, SCHEDULES, PEERS, ON_GPU, CEILINGS, CANDIDATES, VALIDATION]
 
 # The most important first: correctness, the times of schedules, and times beside other libraries
 TURNS = [
     Turn(DEVICES, 5), Turn(CONFORMANCE, 75, first=True), Turn(SCHEDULES, 75, first=True), Turn(PEERS, 150, first=True),
-    Turn(CEILINGS, 60), Turn(SCHEDULES, 6 * _MINUTES), Turn(CANDIDATES, 6 * _MINUTES), Turn(PEERS, 6 * _MINUTES),
-    Turn(CONFORMANCE, 10 * _MINUTES), Turn(VALIDATION, 10 * _MINUTES),
+    Turn(ON_GPU, 30), Turn(CEILINGS, 60), Turn(SCHEDULES, 6 * _MINUTES), Turn(CANDIDATES, 6 * _MINUTES),
+    Turn(PEERS, 6 * _MINUTES), Turn(CONFORMANCE, 10 * _MINUTES), Turn(VALIDATION, 10 * _MINUTES),
 ]
