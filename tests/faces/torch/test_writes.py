@@ -70,7 +70,7 @@ def in_inference_mode(twin, rng):
 @write
 def through_a_detached_view(twin, rng):
     _, tensor, place = drawn(twin, rng)
-    tensor.detach().view(-1)[:][0] += 1
+    tensor.detach().view(tensor.shape)[:][0] += 1  # of any strides
     tensor.detach()[place] += 1
 
 
