@@ -54,7 +54,8 @@ class Assignment:
     @property
     def refused(self) -> list[str]:
         """The recurrent nodes that do not run on the device, each with the reason."""
-        return [f"{node.op_type} node {node.name!r}: {node.reason}" for node in self.nodes if node.reason]
+        return [(name := f"{node.op_type} node {node.name!r}: ") + node.reason.removeprefix(name)  # errors name the node
+                for node in self.nodes if node.reason]
 
     def __str__(self) -> str:
         rows = [(node.runs_on, _operator(node), node.name, node.graph, node.reason) for node in self.nodes]
