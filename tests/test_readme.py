@@ -77,7 +77,7 @@ def test_each_kind_of_user_has_an_example():
         ("docs/faces/onnx.md", "A model that carries its state"): ["python"],
         ("docs/faces/pydirectml.md", "A GRU"): ["python"], ("docs/faces/torch.md", "A module"): ["python"],
         ("docs/faces/torch.md", "Rows of several lengths"): ["python"],
-        ("docs/faces/torch.md", "Graphs: export, compile, trace"): ["python"],
+        ("docs/faces/torch.md", "Graphs: export, compile, trace"): ["python"], ("docs/faces/torch.md", "Training"): ["sh"],
         ("docs/recipes/noise.md", "Run it"): ["sh"], ("docs/recipes/speakers.md", "Run it"): ["sh"],
         ("docs/recipes/voices.md", "Run it"): ["sh"]}
 

@@ -106,7 +106,7 @@ def test_as_many_threads_as_cores(device):
 def test_what_is_late_is_not_begun(device, compiler):
     made = plan(make_problem(12, 1, 16, 64), device.info, Options(fused=False))
     compiler.before = lambda: time.sleep(0.2)
-    device.gpu.lock.work(device.gpu.compile, made.initialize + made.execute, None, 0)
+    device.gpu.lock.work(device.gpu.compile, [made], None, 0)
     assert compiler.made <= 2 < len({one.kernel for one in made.initialize + made.execute})
 
 
