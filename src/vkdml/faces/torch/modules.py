@@ -21,7 +21,7 @@ from .training import run_layers
 from .transfers import why_not_shared
 
 Training = Literal["refuse", "torch", "device"]
-_OWN_TYPES, _INTS = {nn.Parameter, Tensor}, (int, np.integer)
+_INTS = int, np.integer
 
 
 class Twin(nn.Module):
@@ -60,12 +60,10 @@ class Twin(nn.Module):
         of_cell = ["weight_ih", "weight_hh"] + ["bias_ih", "bias_hh"] * bool(self.bias)
         own, parameters = vars(self), self._parameters  # getattr looks into both, but is slow
         names = own.get("_flat_weights_names", of_cell)
-        weights = [*map(parameters.get, names)]
-        if not _OWN_TYPES.issuperset(map(type, weights)) or not own.keys().isdisjoint(names):
-            weights = [getattr(self, name, None) for name in names]
-            for name, weight in zip(names, weights):
-                if not isinstance(weight, Tensor):
-                    raise TorchArgumentError(self._module, name, type(weight).__name__, "a parameter")
+        weights = [parameters[name] if name in parameters and name not in own else getattr(self, name, None) for name in names]
+        for name, weight in zip(names, weights):
+            if not isinstance(weight, Tensor):
+                raise TorchArgumentError(self._module, name, type(weight).__name__, "a parameter")
         return weights
 
     def _form(self) -> Form:
