@@ -16,8 +16,8 @@ from vkdml_lab.processes import UnavailableError
 
 NOTES = """`shared`: through memory that CUDA or HIP shares with Vulkan, if a check passes; `reason` says why not.
 `host`: through the host. The input is overwritten right after each call, in turns on two streams. Memory: PyTorch's bytes and
-files after 10 and 100 calls. Seconds of a call, waited for; the part peers has those of PyTorch's own module, also without TF32
-and as a CUDA graph, and of the kernels alone."""
+files after 10 and 100 calls (quick: 20). Seconds of a call, waited for; the part peers has those of PyTorch's own module, also
+without TF32 and as a CUDA graph, and of the kernels alone."""
 
 
 def steps(job: Job) -> list[Step]:
@@ -32,12 +32,13 @@ def steps(job: Job) -> list[Step]:
         "proj_size": lambda: nn.LSTM(64, 96, proj_size=32), "float16": lambda: nn.GRU(64, 96).half(),
         **{case.name: partial(nn.GRU, case.inputs, case.hidden) for case in cases}}
     sizes = {case.name: (case.steps, case.batch, case.inputs) for case in cases}
-    samples = QUICK_SAMPLES if job.quick else SAMPLES
-    return [Step(f"{name}, {way}", partial(measured, device, make, sizes.get(name, (50, 16, 64)), name, way, samples))
+    usual, calls, samples = ((5, 2, 64), 20, QUICK_SAMPLES) if job.quick else ((50, 16, 64), 100, SAMPLES)
+    return [Step(f"{name}, {way}", partial(measured, device, make, sizes.get(name, usual), name, way, calls, samples))
             for name, make in list(made.items())[:2 if job.quick else None] for way in ("shared", "host")]
 
 
-def measured(device: Any, make: Callable[[], Any], size: tuple[int, ...], name: str, way: str, samples: int) -> Iterator[Row]:
+def measured(device: Any, make: Callable[[], Any], size: tuple[int, ...], name: str, way: str, calls: int, samples: int
+             ) -> Iterator[Row]:
     """Check a module's results, their order and the memory of its calls. Yields a row, with the times."""
     import torch
 
@@ -59,9 +60,9 @@ def measured(device: Any, make: Callable[[], Any], size: tuple[int, ...], name: 
         streams.synchronize()
         apart = max(float((y.cpu().float() - expected).abs().max()) for y in found)
         given, found = x.to(device), []
-        for number in range(101):
+        for number in range(calls + 1):
             twin(given)
-            if number in (10, 100):
+            if number in (10, calls):
                 streams.synchronize()
                 used.add((len(os.listdir("/proc/self/fd")), getattr(streams, "memory_allocated", int)()))
         taken = [timed(lambda: (twin(given), streams.synchronize())) for _ in range(samples)]
