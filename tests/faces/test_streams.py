@@ -102,7 +102,7 @@ def test_a_state_can_be_saved_and_set():
 
 
 def test_writes_to_what_state_returns_are_refused():
-    """Nobody would see them."""
+    """They would change a copy, and not the stream."""
     stream = vkdml.GRU(**weights("GRU")).stream(B)
     with pytest.raises(TypeError, match="does not support item assignment"):
         stream.state["initial_h"] = np.ones((1, B, H), np.float32)

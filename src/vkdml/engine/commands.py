@@ -285,9 +285,10 @@ class Commands:
                 attempt.clear()
         for attempt in attempts:
             attempt.flag._is_clear = False  # until all have succeeded
-        first, *others = self._submissions(due, tried).runs or (bool,)
-        first() if meanwhile is None else first(meanwhile)
-        for run in others:
+        runs = self._submissions(due, tried).runs
+        if meanwhile is not None:
+            runs = [partial(runs[0], meanwhile), *runs[1:]]
+        for run in runs:
             run()
         late = [attempt for attempt in attempts if attempt.gave_up()] if attempts and self._is_repeatable else []
         for attempt in late:

@@ -205,16 +205,10 @@ class Execution:
         VerificationError if the run is checked and its results are wrong.
         """
         begin, made = time.perf_counter(), self.gpu.pipelines_made
-        for name in () if self._commands else self.inputs:
-            self._memory_of(name, values.get(name))  # refuses it
+        given = [self._memory_of(name, values.get(name)) for name in self.inputs]
         turn = self.prepared(values, self._is_verified and self._share.has_next())[0]
-        for name in self.inputs:
-            array, view = values.get(name), turn.views.get(name)
-            if (array is None or view is None or array.shape != view.shape or array.dtype != view.dtype
-                    or not array.flags.c_contiguous):
-                array = self._memory_of(name, array)
-                view = turn.view(name, array.shape, array.dtype)
-            view[...] = array
+        for name, memory in zip(self.inputs, given):
+            turn.view(name, memory.shape, memory.dtype)[...] = memory
         fill(turn.buffers)
         turn.commands.execute()
         if self.gpu.pipelines_made > made:
@@ -361,8 +355,7 @@ class Execution:
             commands.upload(memory[name], self._sizes[name])
         for index, (compiled, names) in enumerate(self._nodes):
             own: dict[str, Bound] = {name: self._buffer(place) for name, place in self._places.own[index].items()}
-            own |= self.gpu.made(partial(lambda sizes: {
-                name: DeviceMemory(self.gpu, size) for name, size in sizes.items()}, compiled.read), self._lease)
+            own |= self.gpu.made(partial(_buffers, self.gpu, compiled.read), self._lease)
             tensors = {field: memory[name] for field, name in self._bound(index, names).items()}
             weights = None
             if compiled.weight_fields:
@@ -374,3 +367,7 @@ class Execution:
         if shared:
             commands.release(shared)
         return commands
+
+
+def _buffers(gpu: Gpu, sizes: Mapping[str, int]) -> dict[str, DeviceMemory]:
+    return {name: DeviceMemory(gpu, size) for name, size in sizes.items()}

@@ -181,8 +181,8 @@ class Contents:
         arrays = {field: values[name] for field, name in names.items()}
         for key, array in arrays.items():
             check(names[key], array)
-        self._last[owner] = _Kept({field: array if _constants.get(id(array)) is array else np.ndarray(
-            array.shape, array.dtype, bytearray(_words(array)), 0, array.strides) for field, array in arrays.items()})
+        self._last[owner] = _Kept({field: array if _constants.get(id(array)) is array else _private_copy(array)
+                                   for field, array in arrays.items()})
         self.version += 1
 
     def snapshot(self, owner: Hashable) -> Snapshot:
@@ -195,6 +195,13 @@ def _is_immutable(array: Any) -> bool:
     while isinstance(array, np.ndarray) and not array.flags.writeable:
         array = array.base
     return isinstance(array, bytes)
+
+
+def _private_copy(array: np.ndarray) -> np.ndarray:
+    """Return a read-only copy with the same strides, over a bytearray, which compares its bytes at once."""
+    copied = np.ndarray(array.shape, array.dtype, bytearray(_words(array)), 0, array.strides)
+    copied.flags.writeable = False
+    return copied
 
 
 def _words(array: np.ndarray) -> np.ndarray:

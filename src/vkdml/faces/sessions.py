@@ -69,16 +69,15 @@ class Settings:
 
         name: the operator's in errors. Outputs among the arrays get their strides; others are packed.
         """
-        x = arrays["InputTensor"]
-        element = None if x is None else element_types.of(x.dtype)
-        assert element is not None  # `convert` and `convert_to` see to it
+        element = element_types.of(_array(arrays, "InputTensor").dtype)
+        assert element is not None
         given = {field: arrays.get(field) for field in self.cell.tensors}
         desc, shapes = describe(name, self.cell, given, element, self.attributes, self.wanted)
         return from_desc(desc, self.attributes["clip"], element), shapes
 
     def zeros(self, weights: Arrays, t: int, b: int, fields: Iterable[str]) -> dict[str, np.ndarray]:
         """Arrays of zeros for the named fields, in the shapes that T, B and the weights imply."""
-        w, r = (array for field in ("WeightTensor", "RecurrenceTensor") if (array := weights[field]) is not None)
+        w, r = _array(weights, "WeightTensor"), _array(weights, "RecurrenceTensor")
         sizes = {"T": t, "B": b, "I": max((1, *w.shape[-1:])), "H": max((1, *r.shape[-1:])),
                  "D": 2 if self.attributes["direction"] == "bidirectional" else 1}
         shapes = {field: onnx_shape(self.cell, field, self.attributes["layout"], sizes) for field in fields}
@@ -233,6 +232,12 @@ def _in_whole_vectors(x: np.ndarray) -> np.ndarray:
     if not strides or (strides[-1] == 1 and not any(stride % 4 for stride in strides[:-1])) or x.nbytes > MAX_TENSOR_BYTES:
         return x
     return np.ascontiguousarray(x)
+
+
+def _array(arrays: Arrays, field: str) -> np.ndarray:
+    array = arrays[field]
+    assert array is not None
+    return array
 
 
 shared_session = Session(_SHARED_KEPT)

@@ -226,7 +226,7 @@ def _numbers(name: str, attribute: str, values: Any) -> list[float]:
 
 
 def frozen(arrays: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-    """Copy arrays, by name, for a reader: whoever writes to the result gets an error, as nobody would see the writes."""
+    """Return read-only copies of arrays, by name, in a read-only mapping: a write to a copy would change nothing else."""
     copies = {name: array.copy() for name, array in arrays.items()}
     for array in copies.values():
         array.setflags(write=False)

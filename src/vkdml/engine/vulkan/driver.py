@@ -237,8 +237,7 @@ class DeviceLock(system.Lock):
         self.notice = system.Notice()
 
     def __enter__(self) -> None:
-        system.check()
-        self._lock.acquire()
+        super().__enter__()
         if not self._is_working and self._driver.running is None and self._driver.lost is None:  # nearly always
             return
         try:
@@ -248,7 +247,7 @@ class DeviceLock(system.Lock):
             self._driver.check()
             self._driver.settle()
         except BaseException:
-            self.__exit__()
+            super().__exit__()
             raise
 
     def work(self, call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:

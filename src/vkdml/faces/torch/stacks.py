@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -325,17 +324,16 @@ _PROBED = 64  # elements of a tensor
 _OF_GRAPHS: dict[type[Tensor], Any] = {Tensor: TensorWeakRef, nn.Parameter: TensorWeakRef}
 _OF_TWINS: dict[type[Tensor], Any] = {nn.Parameter: lambda tensor: lambda: tensor}
 
-_steps: Counter[str] = Counter()  # of all optimizers: PyTorch does not count the writes of a fused one
-register_optimizer_step_post_hook(lambda *_: _steps.update(all=1))
-
 
 class _Seen:
     """A copy of a tensor, and marks of that tensor: PyTorch counts its writes, and a view of a few elements shows most others.
     On a device, steps of optimizers show them, as to read elements takes a wait for the device.
 
-    The view keeps the memory, so that no other tensor gets its address.
+    The view keeps the memory, so that no other tensor gets its address. steps: of all optimizers, whose fused writes PyTorch
+    does not count.
     """
 
+    steps = 0
     _mark: tuple[Any, ...] = None, type(None), None, None
 
     def __init__(self, tensor: Tensor, holds: Mapping[type[Tensor], Any]) -> None:
@@ -345,7 +343,7 @@ class _Seen:
     def is_unchanged(self, tensor: Tensor) -> bool:
         """Whether it is the tensor that had these contents, and has not been written to since."""
         facts, held, some, bits = self._mark
-        return held() is tensor and facts == _facts(tensor) and bits == (some.tobytes() if tensor.is_cpu else _steps["all"])
+        return held() is tensor and facts == _facts(tensor) and bits == (some.tobytes() if tensor.is_cpu else _Seen.steps)
 
     def equals(self, tensor: Tensor) -> bool:
         """Whether a tensor has the type and bits of the copy, so that NaN equals NaN and -0 differs from 0."""
@@ -355,12 +353,19 @@ class _Seen:
             return False
         self._mark = _Seen._mark
         if hold and facts and not tensor.is_cpu:
-            self._mark = facts, hold(tensor), tensor.detach(), _steps["all"]
+            self._mark = facts, hold(tensor), tensor.detach(), _Seen.steps
         elif hold and facts and tensor.is_contiguous() and not tensor.is_shared():  # other processes' writes are not counted
             step = tensor.numel() // _PROBED | 1  # odd: at all columns and cache sets
             some = np.from_dlpack(tensor.detach().view(-1)[::step].view(words))  # numpy() would forbid to resize the tensor
             self._mark = facts, hold(tensor), some, some.tobytes()
         return True
+
+
+def _count_step(*_: object) -> None:
+    _Seen.steps += 1
+
+
+register_optimizer_step_post_hook(_count_step)
 
 
 def _facts(tensor: Tensor) -> tuple[Any, ...] | None:

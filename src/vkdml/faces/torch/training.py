@@ -120,7 +120,9 @@ class _Layer(torch.autograd.Function):
             values["SequenceLengthsTensor"] = lengths.int()
         found = run(of.mode, ctx.passes.backward, values, ctx.passes.gradients)
         first = found.get("OutputCellSingleTensor")
-        of_h = found["dx"][starts, rows, :of.hidden] + (first if of.mode == "GRU" else 0)
+        of_h = found["dx"][starts, rows, :of.hidden]
+        if of.mode == "GRU":
+            of_h = of_h + first
         return None, None, None, found["dx"][..., of.hidden:], found["dw"], of_h, first if of.mode == "LSTM" else None
 
 

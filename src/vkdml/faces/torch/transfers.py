@@ -32,6 +32,7 @@ from .cuda import CUDA, HIP, Imported, identity
 APIS = {"cuda": HIP if torch.version.hip else CUDA}  # by PyTorch's type of device
 _PINS = ("cuda", "xpu")  # the types of devices for which PyTorch pins the host's memory; ROCm's is "cuda" too
 _PATTERN, _ROUNDS, _LATE = 2**20, 4, 2**25  # of the check: the words of a pattern, and of what makes a stream late
+
 _log = logging.getLogger(__name__)
 
 
