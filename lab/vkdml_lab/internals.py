@@ -17,7 +17,7 @@ from vkdml.engine.commands import Commands
 from vkdml.engine.trust import self_test
 from vkdml.engine.trust.choices import folder as folder_of_choices
 from vkdml.engine.trust.self_test import PLAIN_PROBLEMS, types_of
-from vkdml.engine.trust.trial import GridSync, Run, Trial, grid_sync_test, plans_of_test, random_memory
+from vkdml.engine.trust.trial import GridSync, Run, Trial, forward_problem, grid_sync_test, plans_of_test, random_memory
 from vkdml.engine.trust.tuner import ON, Tuner, likely
 from vkdml.engine.vulkan import driver, files, queries, structures, system
 from vkdml.engine.vulkan import gpu as devices
@@ -32,7 +32,6 @@ from vkdml.faces.directml.binding import Compiled
 
 # Operators: the tables of cells, activations and element types, and checked problems
 from vkdml.operators.activations import BY_DESC as ACTIVATIONS
-from vkdml.operators.activations import BY_ONNX_NAME, ParametrizedActivation
 from vkdml.operators.cells import ALL as ALL_CELLS
 from vkdml.operators.cells import BY_DESC as CELLS
 from vkdml.operators.cells import GRU, LSTM, RNN, Cell
@@ -42,7 +41,7 @@ from vkdml.operators.element_types import ALL as ELEMENT_TYPES
 from vkdml.operators.element_types import FLOAT32, FLOAT64, ElementType
 from vkdml.operators.header import descs
 from vkdml.operators.plain_problem import MovedProblem, PlainProblem
-from vkdml.operators.problem import Problem, from_desc, problem_of
+from vkdml.operators.problem import Problem, from_desc
 from vkdml.planning import families
 from vkdml.planning.device_info import DeviceInfo
 from vkdml.planning.dispatches import Dispatch

@@ -12,11 +12,9 @@ from vkdml import InvalidArgumentError, Options
 from vkdml_lab.internals import (
     ACTIVATIONS,
     ALL_CELLS,
-    BY_ONNX_NAME,
     FLOAT32,
     PLAIN_PROBLEMS,
     SCHEDULES,
-    ParametrizedActivation,
     PlainProblem,
     Plan,
     Problem,
@@ -25,9 +23,9 @@ from vkdml_lab.internals import (
     Tiling,
     differences,
     families,
+    forward_problem,
     plan_of,
     plan_plain,
-    problem_of,
     random_memory,
     tilings,
     types_of,
@@ -88,10 +86,9 @@ def training(seed: int, schedules: tuple[Schedule, ...] = SCHEDULES) -> Task:
     cell = draw.choice([cell for cell in ALL_CELLS if cell.desc is None])
     sizes = {"T": draw.randint(1, 8), "B": draw.randint(1, 9), "I": draw.randint(1, 20), "H": draw.choice((1, 3, 8, 17, 40, 100)),
              "D": draw.choice((1, 2))}
-    activations = [ParametrizedActivation(BY_ONNX_NAME[name.lower()]) for name in cell.default_activations]
     reverse = draw.choice([(False, True), (True, False)]) if sizes["D"] == 2 else (draw.random() < 0.5,)
     fields = [field for field in cell.tensors if field in (*cell.required, *cell.outputs) or draw.random() < 0.7]
-    problem = problem_of(cell, FLOAT32, sizes, fields, activations, reverse=reverse)
+    problem = forward_problem(cell, FLOAT32, sizes, fields, {}, reverse)
     return _planned(problem, random_memory(problem), draw, schedules)
 
 

@@ -225,10 +225,10 @@ def _problem(cell: Cell, sizes: Sizes, hidden: int) -> Problem:
 
 
 def forward_problem(cell: Cell, element: ElementType, letters: Mapping[str, int], fields: Collection[str],
-                    flags: Mapping[str, bool]) -> Problem:
+                    flags: Mapping[str, bool], reverse: tuple[bool, ...] = (False,)) -> Problem:
     """Return a problem of these sizes with the cell's default activations. fields: its tensors."""
     activations = [ParametrizedActivation(BY_ONNX_NAME[name.lower()]) for name in cell.default_activations]
-    return problem_of(cell, element, letters, fields, activations, flags)
+    return problem_of(cell, element, letters, fields, activations, flags, reverse)
 
 
 def random_memory(problem: Problem | PlainProblem) -> dict[str, np.ndarray]:
