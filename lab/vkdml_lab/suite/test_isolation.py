@@ -96,8 +96,8 @@ def test_mistakes_of_plain_operators_are_seen(device, mistaken, mistake):
 
 
 MISTAKES = {
-    "a row too many": ("cpu/rnn_lanes", "common/time_loop.glsl", "row < dispatch.batch) {\n                bool last",
-                       "row <= dispatch.batch) {\n                bool last", "something was written behind a buffer"),
+    "a row too many": ("cpu/rnn_lanes", "common/time_loop.glsl", "row < dispatch.batch) {\n                if (!last",
+                       "row <= dispatch.batch) {\n                if (!last", "something was written behind a buffer"),
     "packed one place too far": ("pack", "pack.comp", "packed[i] = floatBitsToUint", "packed[i + 1] = floatBitsToUint",
                                  "something was written behind a buffer"),
     "a column too many read": ("pack", "common/pack.glsl", "column < tensor.columns", "column <= tensor.columns", "wrong.*found nan"),
