@@ -88,6 +88,9 @@ class Problem(CheckedOperator):
         sizes = f"T {self.steps}, B {self.batch}, I {self.input_size}, H {self.hidden}"
         return f"{self.cell.name}: {sizes}, {self.element.name}, {self.direction}"
 
+    def __repr__(self) -> str:  # the fields would fill a screen
+        return f"<Problem {self}>"
+
 
 def from_desc(desc: Any, clip: float | None = None, element: ElementType | None = None) -> Problem:
     """Check a recurrent operator's descriptor: a DML_OPERATOR_DESC, or the structure in it alone.

@@ -109,6 +109,7 @@ def test_devices_in_the_options(small, expected):
 def test_wrong_arguments(small, arguments, message, capfd):
     with pytest.raises((vkdml.InvalidArgumentError, vkdml.DriverError), match=message):
         InferenceSession(small, **arguments)
+    assert "Falling back" not in capfd.readouterr().out
 
 
 def test_it_is_registered_once_and_again_where_a_session_misses_it(small):

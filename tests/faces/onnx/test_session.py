@@ -68,6 +68,7 @@ def test_wrong_sizes(sizes, message):
 def test_explained_before_a_run_and_after():
     session = InferenceSession(model(GRU.format("GRU <hidden_size=4>").replace("float[T,B,3]", "float[7,B,3]"), weights()))
     (problem,), = session.explain().values()
+    assert repr(problem).startswith("<Problem GRU: T ")
     assert (problem.steps, problem.batch, problem.hidden) == (7, 1, H)
     session.run(None, {"x": np.ones((7, 3, I), np.float32)})
     assert [(found.steps, found.batch) for found in session.explain()["GRU node"]] == [(7, 3)]

@@ -27,6 +27,24 @@ class Provider:
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
+        self.runs: list[DeviceRun] = []
+        self._on_device: list[tuple[Any, ...]] = []  # what AssignedNode() takes
+        self._elsewhere: list[tuple[Any, ...]] = []
+        self._bodies: list[tuple[Any, ...]] = []
+        self._graph = ""
+        self._error: BaseException | None = None
+        if creation.made is not None:
+            creation.made.append(self)
+        try:
+            self._open(options)
+        except Exception as error:
+            if creation.errors is None:
+                raise
+            creation.errors.append(error)  # onnxruntime would print that it falls back to the CPU
+            self._error = error
+
+    def _open(self, options: Mapping[str, str]) -> None:
+        """Find the device that the options name. Raises InvalidArgumentError for other options, and DriverError."""
         own = {key.removeprefix(_PREFIX): value for key, value in options.items() if key.startswith(_PREFIX)}
         if not own.keys() <= {"device", "device_id"}:
             raise InvalidArgumentError("InferenceSession", f"options of {PROVIDER}", own, "device or device_id")
@@ -37,14 +55,6 @@ class Provider:
         given, self.options = creation.settings
         self.given_device = given if given is not None or named == "None" else named  # onnxruntime makes texts of all values
         self.device = open_device("InferenceSession", self.given_device)
-        self.runs: list[DeviceRun] = []
-        self._on_device: list[tuple[Any, ...]] = []  # what AssignedNode() takes
-        self._elsewhere: list[tuple[Any, ...]] = []
-        self._bodies: list[tuple[Any, ...]] = []
-        self._graph = ""
-        self._error: BaseException | None = None
-        if creation.made is not None:
-            creation.made.append(self)
 
     @property
     def assigned(self) -> tuple[AssignedNode, ...]:
@@ -60,6 +70,8 @@ class Provider:
         place: so only graphs with recurrent nodes are described. It would ignore an exception, and run all on the CPU: one is
         raised by `compile`, for which a node is claimed.
         """
+        if self._error is not None:
+            return [[0]] if heads else []
         try:
             self._graph = name
             recurrent = [place for place, (_, name, domain, _) in enumerate(heads) if (domain, name) in RECURRENT_NODES]
