@@ -1,5 +1,7 @@
 """The house's rules hold in this tree, and each reports a breach in a little tree that is made up to break it."""
 
+import ast
+import re
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +31,15 @@ def test_the_bounds_follow_the_tree_down(record_property):
     record_property("summary", "; ".join(f"{count:,} {what} of {house.MOST[what]:,}" for what, count in sizes.items()))
     for what, slack in {"lines of src": 250, "files of src": 5, "lines of the laboratory": 250}.items():
         assert house.MOST[what] - sizes[what] < slack, f"lower MOST in tests/house.py to {sizes[what]:,} {what} and a little"
+
+
+def test_shaders_have_the_texts_that_planted_mistakes_replace():
+    """Here and at once, as the tests and checks that compile such mistakes take long."""
+    planted = [(path.name, *row) for path, node in house.nodes(ROOT, *house.OURS) if isinstance(node, ast.Call | ast.Tuple)
+               for texts in [[getattr(text, "value", None) for text in getattr(node, "args", getattr(node, "elts", None))]]
+               for row in zip(texts, texts[1:], texts[2:]) if re.fullmatch(r"[\w/]+\.(comp|glsl)", str(row[0]))]
+    assert len(planted) > 50
+    assert [row for row in planted if row[2] not in (ROOT / "shaders" / row[1]).read_text()] == []
 
 
 SHADER = "#version 450\n#extension GL_GOOGLE_include_directive : require\n"

@@ -73,20 +73,20 @@ def test_relu_has_no_slope_below_zero():
     np.testing.assert_array_equal(found["OutputSequenceTensor"].ravel(), [3.0, 0.0])
 
 
-# A cell, a file in shaders/cells/, and a mistake in its equations
+# A cell, a file of shaders, and a mistake in its equations
 MISTAKES = [
-    ("LSTM_TRAINING", "lstm", "words[1] = c;", "words[1] = 0.999 * c;"),
-    ("LSTM_BACKWARD", "lstm_backward", "unit, dc * f)", "unit, dc)"),
-    ("LSTM_BACKWARD", "lstm_backward", "words[1] = dh * y", "words[1] = dh * g"),
-    ("LSTM_BACKWARD", "lstm_backward", "words[2] = dc * c_before", "words[2] = dc * i"),
-    ("LSTM_BACKWARD", "lstm_backward", "words[3] = dc * i", "words[3] = dc * f"),
-    ("LSTM_BACKWARD", "lstm_backward", "return dc * g * slope(F, i)", "return dc * g * slope(F, o)"),
-    ("GRU_BACKWARD", "gru_backward", "unit, dh * z)", "unit, dh)"),
-    ("GRU_BACKWARD", "gru_backward", "load_saved(1, unit) - n", "n - load_saved(1, unit)"),
-    ("GRU_BACKWARD", "gru_backward", "words[2] = dn * x[0]", "words[2] = dn * n"),
-    ("GRU_BACKWARD", "gru_backward", "words[3] = dn;", "words[3] = dn * reset;"),
-    ("GRU_BACKWARD", "gru_backward", "return dn * reset", "return dn"),
-    ("RNN_BACKWARD", "rnn_backward", "recurrent[0])", "0.999 * recurrent[0])"),
+    ("LSTM_TRAINING", "cells/lstm.glsl", "words[1] = c;", "words[1] = 0.999 * c;"),
+    ("LSTM_BACKWARD", "cells/lstm_backward.glsl", "unit, dc * f)", "unit, dc)"),
+    ("LSTM_BACKWARD", "cells/lstm_backward.glsl", "words[1] = dh * y", "words[1] = dh * g"),
+    ("LSTM_BACKWARD", "cells/lstm_backward.glsl", "words[2] = dc * c_before", "words[2] = dc * i"),
+    ("LSTM_BACKWARD", "cells/lstm_backward.glsl", "words[3] = dc * i", "words[3] = dc * f"),
+    ("LSTM_BACKWARD", "cells/lstm_backward.glsl", "return dc * g * slope(F, i)", "return dc * g * slope(F, o)"),
+    ("GRU_BACKWARD", "cells/gru_backward.glsl", "unit, dh * z)", "unit, dh)"),
+    ("GRU_BACKWARD", "cells/gru_backward.glsl", "load_saved(1, unit) - n", "n - load_saved(1, unit)"),
+    ("GRU_BACKWARD", "cells/gru_backward.glsl", "words[2] = dn * x[0]", "words[2] = dn * n"),
+    ("GRU_BACKWARD", "cells/gru_backward.glsl", "words[3] = dn;", "words[3] = dn * reset;"),
+    ("GRU_BACKWARD", "cells/gru_backward.glsl", "return dn * reset", "return dn"),
+    ("RNN_BACKWARD", "cells/rnn_backward.glsl", "recurrent[0])", "0.999 * recurrent[0])"),
 ]
 
 
@@ -94,7 +94,7 @@ MISTAKES = [
 def test_a_mistake_is_seen(device, mistaken, kind, file, old, new):
     problem = self_test.problem_of(kind, FLOAT32)
     made = next(self_test.plans_of(device.info, problem))
-    mistaken(next(dispatch.kernel for dispatch in made.execute if "projection" not in dispatch.kernel), f"cells/{file}.glsl", old, new)
+    mistaken(next(dispatch.kernel for dispatch in made.execute if "projection" not in dispatch.kernel), file, old, new)
     memory = random_memory(problem)
     trial = Trial(device.gpu, problem, memory)
     Run(trial, made).execute()
