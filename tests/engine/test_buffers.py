@@ -8,29 +8,7 @@ import pytest
 
 import vkdml
 from vkdml.engine.vulkan.buffers import Buffer
-from vkdml.engine.vulkan.memory import COPIED, OWN, DeviceMemory, Range
-from vkdml_lab.suite.support import CELLS, SCHEDULES, check, options, random_case, run_on_device
-
-
-@pytest.fixture
-def garbage(monkeypatch):
-    """Words of all ones, which are no numbers, in buffers that only kernels use."""
-    make = DeviceMemory.__init__
-
-    def make_filled(self, gpu, size_in_bytes, kind=COPIED):
-        make(self, gpu, size_in_bytes)
-        if kind == OWN:
-            DeviceMemory.upload(self, np.full(size_in_bytes // 4, 2**32 - 1, np.uint32))
-
-    monkeypatch.setattr(DeviceMemory, "__init__", make_filled)
-
-
-@pytest.mark.family("garbage in packed weights and scratch")
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_internal_buffers_may_hold_anything_at_first(device, garbage, cell, schedule):
-    case = next(case for case in map(random_case, range(100)) if case.problem.cell is cell)
-    check(case, run_on_device(device, case, options(device, schedule, case.element)))
+from vkdml.engine.vulkan.memory import Range
 
 
 def test_offsets_of_the_hosts_reads_and_writes(device):

@@ -12,7 +12,7 @@ from vkdml_lab.suite.support import ATOL, RTOL
 
 pytestmark = pytest.mark.device
 
-T, B, I, H = 5, 3, 4, 6
+T, B, I, H = 5, 3, 3, 4
 
 
 @pytest.fixture
@@ -144,14 +144,14 @@ class NoArray:
     ({"w": np.zeros((1, 3 * H, I))}, "vkdml.gru: W: found float64; expected float32, the type of X, or one that converts to it exactly"),
     ({"x": np.zeros((T, B, I), np.float16)}, "vkdml.gru: W: found float32; expected float16, the type of X"),
     ({"x": np.zeros((T, B, I), np.complex64)}, "vkdml.gru: X: found complex64; expected one of float32, float16, bfloat16, float64"),
-    ({"x": np.zeros((T, B, I + 1), np.float32)}, r"vkdml.gru: X: found \(5, 3, 5\); expected \(5, 3, 4\), that is \[T, B, I\]"),
-    ({"w": np.zeros((1, 3 * H + 1, I), np.float32)}, r"vkdml.gru: W: found \(1, 19, 4\); expected \(1, 18, 4\), that is \[D, 3\*H, I\]"),
-    ({"w": np.zeros((1, I, 3 * H), np.float32)}, r"vkdml.gru: W: found \(1, 4, 18\); expected \(1, 18, 4\)"),
-    ({"r": np.zeros((1, H, 3 * H), np.float32)}, r"vkdml.gru: R: found \(1, 6, 18\); expected \(1, 18, 6\)"),
+    ({"x": np.zeros((T, B, I + 1), np.float32)}, r"vkdml.gru: X: found \(5, 3, 4\); expected \(5, 3, 3\), that is \[T, B, I\]"),
+    ({"w": np.zeros((1, 3 * H + 1, I), np.float32)}, r"vkdml.gru: W: found \(1, 13, 3\); expected \(1, 12, 3\), that is \[D, 3\*H, I\]"),
+    ({"w": np.zeros((1, I, 3 * H), np.float32)}, r"vkdml.gru: W: found \(1, 3, 12\); expected \(1, 12, 3\)"),
+    ({"r": np.zeros((1, H, 3 * H), np.float32)}, r"vkdml.gru: R: found \(1, 4, 12\); expected \(1, 12, 4\)"),
     ({"x": np.zeros((T, B, I))}, r"vkdml.gru: X: found float64; expected float32, the type of W: np.asarray\(x, 'float32'\)"),
     ({"x": [[[1.0] * I] * B]}, r"vkdml.gru: X: found float64; expected float32, the type of W: np.asarray\(x, 'float32'\)"),
     ({"r": np.zeros((3 * H, H), np.float32)}, r"vkdml.gru: R: found the shape .* expected \[D, 3\*H, H\]"),
-    ({"b": np.zeros((1, 3 * H), np.float32)}, r"vkdml.gru: B: found \(1, 18\); expected \(1, 36\)"),
+    ({"b": np.zeros((1, 3 * H), np.float32)}, r"vkdml.gru: B: found \(1, 12\); expected \(1, 24\)"),
     ({"initial_h": np.zeros((B, 1, H), np.float32)}, "vkdml.gru: initial_h: found"),
     ({"sequence_lens": np.array([5.0, 0, 3])}, "vkdml.gru: sequence_lens: found float64; expected an integer type"),
     ({"sequence_lens": np.array([5, 0])}, r"vkdml.gru: sequence_lens: found \(2,\); expected \(3,\)"),

@@ -15,7 +15,7 @@ from tests.engine.ready import bind, recorded
 from tests.faces.onnx.support import model
 from vkdml_lab.suite.support import tensor
 
-T, B, I, H = 3, 2, 4, 5
+T, B, I, H = 5, 2, 3, 4
 FORWARD = vkdml.DML_RECURRENT_NETWORK_DIRECTION.FORWARD
 
 

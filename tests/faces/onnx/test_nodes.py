@@ -12,7 +12,7 @@ from vkdml_lab.suite.support import ATOL, RTOL
 
 pytestmark = pytest.mark.device
 
-T, B, I, H = 4, 2, 3, 5
+T, B, I, H = 5, 2, 3, 4
 GATES = {"GRU": 3, "LSTM": 4, "RNN": 1}
 rng = np.random.default_rng(0)
 X, W, R, BIAS = ((rng.standard_normal(shape) * 0.4).astype(np.float32)
@@ -91,7 +91,7 @@ def test_device(where, device):
 @pytest.mark.parametrize(("node", "inputs", "message"), [
     (helper.make_node("MatMul", ["a", "b"], ["c"]), [X, W], "MatMul node: op_type: found :MatMul; expected one of GRU"),
     (helper.make_node("GRU", ["X", "W", "R"], ["Y"], domain="com.microsoft"), [X, W, R], "found com.microsoft:GRU"),
-    (helper.make_node("GRU", ["X", "W", "R"], ["Y"], name="g", hidden_size=4), [X, W, R], "GRU node 'g': hidden_size: found 4; expected 5"),
+    (helper.make_node("GRU", ["X", "W", "R"], ["Y"], name="g", hidden_size=5), [X, W, R], "GRU node 'g': hidden_size: found 5; expected 4"),
     (gru_node(swish=1), [X, W, R], "attribute swish: found one that operator version 22 does not have; expected one of activations"),
     (gru_node(), [X, W], "inputs: found 2 arrays; expected 3"),
     (gru_node(), {"X": X, "W": W}, "inputs: found none named 'R'"),

@@ -8,7 +8,7 @@ import vkdml.pydirectml as dml
 from vkdml.operators import reference
 from vkdml_lab.suite.support import TOLERANCES
 
-T, B, I, H = 4, 3, 2, 5
+T, B, I, H = 5, 3, 3, 4
 FLOAT32, FLOAT16, UINT32 = dml.TensorDataType.FLOAT32, dml.TensorDataType.FLOAT16, dml.TensorDataType.UINT32
 FORWARD, BACKWARD, BIDIRECTIONAL = dml.RecurrentNetworkDirection
 DIRECTIONS = {FORWARD: "forward", BACKWARD: "reverse", BIDIRECTIONAL: "bidirectional"}
