@@ -69,6 +69,7 @@ def check(layer, given, runs, monkeypatch, chunks):
                     np.testing.assert_array_equal(one.view(np.uint32), other.view(np.uint32))
 
 
+@pytest.mark.family("each cell with each input")
 @pytest.mark.parametrize("layout", [0, 1])
 @pytest.mark.parametrize("direction", ["forward", "reverse"])
 @pytest.mark.parametrize("optional", [(), ("states",), ("lengths",), ("states", "lengths")], ids=" and ".join)
@@ -123,6 +124,7 @@ def test_warmed_up_calls_compile_and_record_nothing(device, runs, monkeypatch):
     assert runs.count(True) == 10
 
 
+@pytest.mark.family("cells", first=1)
 @pytest.mark.parametrize("cell", LAYERS)
 def test_all_chunks_give_up(device, runs, giving_up, cell):
     """Each has its own fallback, and the one after it goes on from that."""
@@ -186,6 +188,7 @@ def test_each_call_of_the_driver_may_fail(device, runs, failing_call, is_recorde
     assert place > (8 if is_recorded else 40)  # two calls a chunk
 
 
+@pytest.mark.family("errors alike", first=1)
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, vkdml.DriverError])
 def test_a_handler_raises_at_any_place(device, runs, error):
     """It comes out as it is, also from between the copies while a chunk runs; later calls are right."""

