@@ -1,5 +1,7 @@
 """What the tests of PyTorch's twins share: their comparison with PyTorch."""
 
+from itertools import combinations
+
 import pytest
 import torch
 from torch import nn
@@ -13,6 +15,16 @@ SEQUENCES = {"GRU": nn.GRU, "LSTM": nn.LSTM, "RNN": nn.RNN}
 CELLS = {"GRUCell": nn.GRUCell, "LSTMCell": nn.LSTMCell, "RNNCell": nn.RNNCell}
 
 TOLERANCES = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2, torch.float64: 1e-12}
+
+
+def spread(settings):
+    """The settings, ordered so that each adds as many new pairs of values as possible."""
+    left, seen, ordered = [(one, {*combinations(enumerate(map(str, one)), 2)}) for one in settings], set(), []
+    while left:
+        ordered.append(max(left, key=lambda row: len(row[1] - seen)))
+        left.remove(ordered[-1])
+        seen |= ordered[-1][1]
+    return [one for one, _ in ordered]
 
 
 def flat(result):

@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequen
 
 import vkdml
 import vkdml.torch as vt
-from tests.faces.torch.support import CELLS, SEQUENCES, B, H, I, T, check, flat, states
+from tests.faces.torch.support import CELLS, SEQUENCES, B, H, I, T, check, flat, spread, states
 from vkdml.faces.torch import torch_operators
 
 pytestmark = pytest.mark.device
@@ -49,7 +49,7 @@ def inputs(module, form):
     return torch.cat([x, x], -1)[..., ::2] if form == "view" else x, hx
 
 
-@pytest.mark.family("modules alike", first=20)
+@pytest.mark.family("each kind in each form")
 @pytest.mark.parametrize(("kind", "first", "form"), [
     *itertools.product(SEQUENCES, (False, True), ["row", "packed", "packed, sorted", "view", "no rows"]),
     *itertools.product(CELLS, (False, True), ["batch", "row", "view", "no rows"])])
@@ -71,8 +71,8 @@ def packed_by_pytorch(module, x, hx, lengths):
     return [y * (has_steps[:, None, None] if first else has_steps[:, None]), *(state * has_steps[:, None] for state in flat(last))]
 
 
-@pytest.mark.family("settings together", first=12)
-@pytest.mark.parametrize(("settings", "layers", "two", "batch_first", "dtype"), list(itertools.product(
+@pytest.mark.family("settings together", first=8)
+@pytest.mark.parametrize(("settings", "layers", "two", "batch_first", "dtype"), spread(itertools.product(
     [("GRU", {}), ("LSTM", {}), ("LSTM", {"proj_size": 4}), ("RNN", {})], (1, 3), (False, True), (False, True), (torch.float32, torch.float64))))
 def test_lengths(settings, layers, two, batch_first, dtype):
     """Whatever is past a row's length, and in training mode too."""

@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import vkdml
 import vkdml.torch as vt
-from tests.faces.torch.support import CELLS, SEQUENCES, TOLERANCES, B, H, I, T, flat, of_pytorch, states
+from tests.faces.torch.support import CELLS, SEQUENCES, TOLERANCES, B, H, I, T, flat, of_pytorch, spread, states
 from vkdml.faces.torch.torch_operators import untraced
 
 pytestmark = pytest.mark.device
@@ -222,10 +222,10 @@ def test_modules_may_share_weights():
         same(torch.ops.vkdml.gru(x, [], weights, None, "GRU", H, H, module.num_layers, module.bidirectional, 0), module(x))
 
 
-@pytest.mark.family("settings together", first=24)
-@pytest.mark.parametrize(("kind", "input", "is_low", "has_states", "to"), [*itertools.product(
+@pytest.mark.family("settings together", first=14)
+@pytest.mark.parametrize(("kind", "input", "is_low", "has_states", "to"), spread([*itertools.product(
     [*SEQUENCES, "LSTM, projected"], ["padded", "packed", "packed, of one length"], [False, True], [False, True],
-    [torch.bfloat16, torch.float16]), *itertools.product(CELLS, ["padded"], [False, True], [False, True], [torch.bfloat16])])
+    [torch.bfloat16, torch.float16]), *itertools.product(CELLS, ["padded"], [False, True], [False, True], [torch.bfloat16])]))
 def test_autocast(kind, input, is_low, has_states, to):
     """The types are PyTorch's: not all modules return autocast's own."""
     kind, _, projected = kind.partition(",")
