@@ -167,9 +167,9 @@ def test_long_and_wide_float64(device, shape, variant):
     check(case, run_on_device(device, case))
 
 
-@pytest.mark.family("each activation on usual and huge inputs")
-@pytest.mark.parametrize("activation", BY_DESC, ids=lambda desc: desc.__name__.split("_")[2])
+@pytest.mark.family("each activation on usual and huge inputs; test_elementwise.py has all", first=6)
 @pytest.mark.parametrize("scale", [1.0, 1e4])
+@pytest.mark.parametrize("activation", BY_DESC, ids=lambda desc: desc.__name__.split("_")[2])
 def test_activation(device, activation, scale):
     """Each as f and as g, on usual and huge inputs. No intermediate may overflow if the result is finite."""
     desc = gru_desc(1, 4, 3, 40, ActivationDescs=[activation(), activation()], HiddenInitTensor=None,
@@ -181,7 +181,7 @@ def test_activation(device, activation, scale):
     check(case, results)
 
 
-@pytest.mark.family("each activation with each special value, clipped and not")
+@pytest.mark.family("each activation with each special value, clipped and not; test_elementwise.py has all", first=12)
 @pytest.mark.parametrize("clip", [None, 0.5])
 @pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("activation", BY_DESC, ids=lambda desc: desc.__name__.split("_")[2])
