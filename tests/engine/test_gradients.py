@@ -11,13 +11,12 @@ from vkdml.operators.correctness import differences
 from vkdml.operators.element_types import FLOAT32
 from vkdml.operators.problem import problem_of
 from vkdml.planning.plan import plan
-from vkdml_lab.suite import test_gpu_kernels
 from vkdml_lab.suite.support import SCHEDULES, options
+from vkdml_lab.suite.test_gpu_kernels import WAYS as ON_GPUS
 
 CELLS = [cell for cell in cells.ALL if cell.desc is None]
 # These cells have no fused input and, but for the LSTM, no weights in private memory
 ON_CPUS = [name for name, forced in SCHEDULES.items() if not (forced.fused or forced.resident or forced.lanes is False)]
-ON_GPUS = test_gpu_kernels.WAYS
 
 
 def computed(device, problem, memory, way):

@@ -6,22 +6,16 @@ import numpy as np
 import pytest
 
 import vkdml
+from tests.faces.test_layers import B, H, I, T, make, states, weights
 from vkdml.faces import functional, sessions
 from vkdml.operators import cells, reference
 from vkdml_lab.suite.support import ATOL, RTOL
 
 pytestmark = pytest.mark.device
 
-T, B, I, H = 5, 3, 3, 4
-
 
 @pytest.fixture
 def arrays():
-    rng = np.random.default_rng(0)
-
-    def make(*shape):
-        return (rng.standard_normal(shape) * 0.4).astype(np.float32)
-
     return {"x": make(T, B, I), "w": make(2, 3 * H, I), "r": make(2, 3 * H, H), "b": make(2, 6 * H), "initial_h": make(2, B, H),
             "sequence_lens": np.array([5, 0, 3], np.int32)}
 
@@ -48,9 +42,8 @@ def test_one_direction(arrays, direction):
 
 
 @pytest.mark.parametrize("attributes", [
-    {}, {"linear_before_reset": True}, {"clip": 0.3}, {"activations": ["Relu", "tanh", "HardSigmoid", "LeakyRelu"],
-                                                        "activation_alpha": [0.3], "activation_beta": [0.4]},
-    {"activations": [vkdml.DML_ACTIVATION_GELU_OPERATOR_DESC()] * 4},
+    {}, {"linear_before_reset": True}, {"clip": 0.3}, {"activations": [vkdml.DML_ACTIVATION_GELU_OPERATOR_DESC()] * 4},
+    {"activations": ["Relu", "tanh", "HardSigmoid", "LeakyRelu"], "activation_alpha": [0.3], "activation_beta": [0.4]},
 ])
 def test_attributes(arrays, attributes):
     check(arrays | {"direction": "bidirectional"} | attributes)
@@ -86,12 +79,10 @@ def test_errors_name_the_call_at_hand(arrays):
 
 @pytest.mark.parametrize("layout", [0, 1])
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
-@pytest.mark.parametrize(("name", "gates", "others"), [("lstm", 4, ["initial_c", "p"]), ("rnn", 1, [])])
-def test_lstm_and_rnn(name, gates, others, direction, layout):
-    d, rng = 2 if direction == "bidirectional" else 1, np.random.default_rng(1)
-    shapes = {"x": (T, B, I), "w": (d, gates * H, I), "r": (d, gates * H, H), "b": (d, 2 * gates * H), "initial_h": (d, B, H),
-              "initial_c": (d, B, H), "p": (d, 3 * H)}
-    given = {key: (rng.standard_normal(shapes[key]) * 0.4).astype(np.float32) for key in ("x", "w", "r", "b", "initial_h", *others)}
+@pytest.mark.parametrize("name", ["lstm", "rnn"])
+def test_lstm_and_rnn(name, direction, layout):
+    d = 2 if direction == "bidirectional" else 1
+    given = weights(name.upper(), d) | states(name.upper(), d=d) | {"x": make(T, B, I)}
     if layout:
         given |= {key: given[key].transpose(1, 0, 2) for key in ("x", "initial_h", "initial_c") if key in given}
     given |= {"sequence_lens": np.array([5, 0, 2]), "direction": direction, "clip": 0.8, "layout": layout}

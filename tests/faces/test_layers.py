@@ -7,6 +7,7 @@ import pytest
 
 import vkdml
 from tests.faces.support import packed_bytes
+from tests.faces.ways_in import numbers as make
 from vkdml.engine import weights as weight_contents
 from vkdml.engine.commands import Commands
 from vkdml.operators import reference
@@ -17,10 +18,6 @@ pytestmark = pytest.mark.device
 T, B, I, H = 5, 3, 3, 4
 GATES = {"GRU": 3, "LSTM": 4, "RNN": 1}
 FUNCTIONS = {"GRU": reference.gru, "LSTM": reference.lstm, "RNN": reference.rnn}
-
-
-def make(*shape):
-    return (np.random.default_rng(sum(shape)).standard_normal(shape) * 0.4).astype(np.float32)
 
 
 def weights(name, d=1):
