@@ -246,7 +246,7 @@ def uses(device):
     return Uses(device)
 
 
-@pytest.mark.family("calls within calls", first=6)
+@pytest.mark.family("calls within calls", first=3)
 @pytest.mark.parametrize("seed", range(80))
 def test_a_handler_at_any_place_of_any_call(uses, seed):
     """What it calls is right or refused, and so is what it interrupts. What it raises comes out as it is, and later calls are right."""
