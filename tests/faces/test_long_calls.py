@@ -59,7 +59,7 @@ def check(layer, given, runs, monkeypatch, chunks):
     for most in (1, sessions._MOST_CHUNKS):
         with monkeypatch.context() as patched:
             patched.setattr(sessions, "_MOST_CHUNKS", most)
-            layer._session = sessions.Session()
+            layer._session = sessions.Session(weights=layer._session._weights)
             for _ in range(2):
                 runs.clear()
                 found = layer(**given)
@@ -175,7 +175,7 @@ def test_each_call_of_the_driver_may_fail(device, runs, failing_call, is_recorde
     used = device.gpu.memory.used
     for place in itertools.count(1):
         if not is_recorded:
-            made._session = sessions.Session()
+            made._session = sessions.Session(weights=made._session._weights)
         failing_call.left = place
         try:
             check()

@@ -106,12 +106,12 @@ class Execution:
     one of them or `ways` names one. All executions on the device share pipelines, packed weights and buffers.
 
     share: decides which runs are checked. contents: the weights last seen; executions that differ in T and B only share it.
-    ways: how inputs get to the device, by name, and which outputs are shared. Constants that are weights are packed; names that
-    are neither are ignored. Where runs are checked, none may be shared.
+    ways: how inputs get to the device, by name, and which outputs are shared; other names are ignored. Where runs are checked,
+    none may be shared. If all weights of a node are constants, runs leave them out.
     turns: how many sets of buffers it has, so that the host can access one while a run uses another (`prepared`).
 
-    inputs: the names that each run must pass as arrays. weight_names: those that it may leave out if they have not changed.
-    shared: those of shared inputs and outputs.
+    inputs: the names that each run must pass as arrays. weight_names: those of weights, unless all of a node's are constants; a
+    run may leave them out if they have not changed. shared: those of shared inputs and outputs.
     """
 
     def __init__(self, gpu: Gpu, share: Share, nodes: Sequence[Node], outputs: Iterable[str], options: Options = Options(),
@@ -127,9 +127,12 @@ class Execution:
         weights = {index: {field: names[field] for field in compiled.weight_fields}
                    for index, (compiled, names) in enumerate(self._nodes)}
         self._given = {index: fields for index, fields in weights.items() if fields and passed.isdisjoint(fields.values())}
-        self.weight_names = {name for fields in self._given.values() for name in fields.values()}
         self._needed = self._needed_bytes(nodes)
         self._sizes = self._buffer_sizes()
+        self._passed = {index: names for index, names in self._given.items() if not arrays.keys() >= set(names.values())}
+        self.weight_names = {name for names in self._passed.values() for name in names.values()}
+        for index in self._given.keys() - self._passed:
+            self._contents.look(index, self._given[index], arrays, self._memory_of)
         self._constants = {name: (("constant", digest({"": array})), array)
                            for name, array in arrays.items() if name in self._sizes}
         self.shared = {name for name, way in ways.items() if isinstance(way, str) and way == SHARED} & self._sizes.keys()
@@ -248,7 +251,7 @@ class Execution:
             self.gpu.compile((made.plan for made, _ in self._nodes), self._lease)
         self.gpu.store.use(self._lease.keys)
         if not self.weight_names.isdisjoint(values):
-            for index, names in self._given.items():
+            for index, names in self._passed.items():
                 self._contents.look(index, names, values, self._memory_of)
         if is_checked not in self._commands or self._version != self._contents.version:
             for index in self._given:

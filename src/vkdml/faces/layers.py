@@ -33,7 +33,7 @@ class RecurrentLayer:
         converted = convert_to(name, cell, w.dtype.newbyteorder("="), "WeightTensor", {**weights, "WeightTensor": w})
         self._weights = {field: None if array is None else constant(array) for field, array in converted.items()}
         self._settings = Settings(name, cell, attributes, [True] * len(cell.outputs), device, options)
-        self._session = Session()
+        self._session = Session(weights={field: array for field, array in self._weights.items() if array is not None})
         self._settings.problem(name, self._weights | self._settings.zeros(self._weights, 1, 1, ["InputTensor"]))  # checks them
 
     def __repr__(self) -> str:
@@ -63,8 +63,7 @@ class RecurrentLayer:
         """Run the operator. arrays: by field, all but the weights."""
         name, w = self._cell.name, self._weights["WeightTensor"]
         assert w is not None
-        checked = self._weights | convert_to(name, self._cell, w.dtype, "WeightTensor", arrays)
-        return self._session.run(name, self._settings, checked)
+        return self._session.run(name, self._settings, convert_to(name, self._cell, w.dtype, "WeightTensor", arrays))
 
     def warm_up(self, T: int | Iterable[int] | None = None, B: int | Iterable[int] = 1, *, initial_states: bool = False,
                 sequence_lens: bool = False) -> None:
@@ -85,8 +84,7 @@ class RecurrentLayer:
         fields = ["InputTensor", *["SequenceLengthsTensor"] * sequence_lens]
         fields += [field for field in STATES.values() if initial_states and field in self._cell.inputs]
         for t, b in shapes_to_warm_up(self._cell.name, T, B):
-            zeros = self._settings.zeros(self._weights, t, b, fields)
-            self._session.prepare(self._cell.name, self._settings, {**self._weights, **zeros})
+            self._session.prepare(self._cell.name, self._settings, self._settings.zeros(self._weights, t, b, fields))
 
     def stream(self, batch: int = 1) -> Stream:
         """Make a stream, which runs the layer on a few time steps at a time, and keeps the states in between.
@@ -191,7 +189,7 @@ class Stream(OfOneProcess, Closing):
                                        "forward: others need the end of the sequence first")
         if not isinstance(batch, int | np.integer) or batch < 1:
             raise InvalidArgumentError(self._name, "batch", shown(batch), "a whole number from 1")
-        self._session, self._weights, self._settings = session, weights, settings
+        self._session, self._settings = session, settings
         # The last h of one step is its y, so that no step copies both from the device
         wanted = [output != "OutputSingleTensor" for output in cell.outputs]
         self._of_one_step = Settings(cell.name, cell, settings.attributes, wanted, settings.given_device, settings.options)
@@ -201,7 +199,7 @@ class Stream(OfOneProcess, Closing):
         # A step is short, so all that it needs is looked up once, here
         x = settings.zeros(weights, 1, int(batch), ["InputTensor"])["InputTensor"]
         self._step_shape, self._dtype = (x.shape[self._batch_axis], x.shape[2]), x.dtype
-        self._example = {**weights, **self._zeros, "InputTensor": x}
+        self._example = {**self._zeros, "InputTensor": x}
         self._prepare()
 
     def _prepare(self) -> None:
@@ -242,7 +240,7 @@ class Stream(OfOneProcess, Closing):
             several = f"[{batch}, T, {size}]" if self._batch_axis == 0 else f"[T, {batch}, {size}]"
             raise InvalidArgumentError(self._name, "X", f"the shape {array.shape}", f"[{batch}, {size}] or {several}")
         settings = self._of_one_step if steps.shape[1 - self._batch_axis] == 1 else self._settings
-        results = self._session.run(self._name, settings, {**self._weights, **self._state, "InputTensor": steps})
+        results = self._session.run(self._name, settings, {**self._state, "InputTensor": steps})
         y = self._keep(dict(zip(compress(settings.cell.outputs, settings.wanted), results)))
         y = y.squeeze(2 - self._batch_axis)  # the direction
         return y.squeeze(1 - self._batch_axis) if single else y

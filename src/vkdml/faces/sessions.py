@@ -103,7 +103,8 @@ class Call(NamedTuple):
 class Session:
     """Runs operators, and keeps the last few calls. Calls that differ only in T, B and the layouts of arrays share weights."""
 
-    def __init__(self, kept: int = SHAPES_KEPT) -> None:
+    def __init__(self, kept: int = SHAPES_KEPT, weights: Mapping[str, np.ndarray] = {}) -> None:
+        self._weights = dict(weights)  # constants by field, which calls leave out
         self._calls: Recent[Call] = Recent(kept)
         self._contents: WeakValueDictionary[Hashable, Contents] = WeakValueDictionary()  # calls with an equal key share one
 
@@ -117,7 +118,7 @@ class Session:
             given["InputTensor"] = _in_whole_vectors(x)
         with device.gpu.lock:
             call = self._call(name, settings, device, given)
-            check = RangeCheck(name, settings.cell.arguments, given) if call.problem.element.pairs else None
+            check = RangeCheck(name, settings.cell.arguments, self._weights | given) if call.problem.element.pairs else None
             if LENGTHS in given:
                 check_lengths(name, given[LENGTHS], call.problem.steps)
                 given[LENGTHS] = given[LENGTHS].astype(np.uint32)
@@ -146,10 +147,9 @@ class Session:
 
     def _call(self, name: str, settings: Settings, device: Device, arrays: Mapping[str, np.ndarray]) -> Call:
         """Find the call for these settings and layouts, or make it."""
-        key = device, settings.facts, arrays["InputTensor"].dtype, *[
-            array if array is None else (array.shape, None if array.flags.c_contiguous else element_strides(array))
-            for array in map(arrays.get, settings.cell.inputs)]
-        return self._calls.get(key, lambda: self._made(name, settings, device, arrays))
+        key = device, settings.facts, arrays["InputTensor"].dtype, *arrays, *[
+            array.shape if array.flags.c_contiguous else (array.shape, element_strides(array)) for array in arrays.values()]
+        return self._calls.get(key, lambda: self._made(name, settings, device, {**self._weights, **arrays}))
 
     def _made(self, name: str, settings: Settings, device: Device, arrays: Mapping[str, np.ndarray]) -> Call:
         """Make a call, and drop those on lost devices: a device keeps its memory as long as anything on it is kept."""
@@ -162,8 +162,8 @@ class Session:
         results = {field: (shapes[field], dtype) for field in problem.outputs if problem.has(field)}
 
         def execution(problem: Problem, turns: int) -> Execution:
-            names = {field: field for field, tensor in problem.tensors.items() if tensor is not None}
-            return Execution(device.gpu, device.share, [Node(problem, names)], results, settings.options, contents, turns=turns)
+            nodes = [Node(problem, {field: field for field, tensor in problem.tensors.items() if tensor is not None})]
+            return Execution(device.gpu, device.share, nodes, results, settings.options, contents, self._weights, turns)
 
         chunks, slices = [], _chunks(device, problem)
         for size, group in groupby(slices, lambda steps: steps.stop - steps.start) if len(slices) > 1 else ():

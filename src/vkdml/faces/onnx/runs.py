@@ -124,7 +124,7 @@ class DeviceRun:
             with self.device.gpu.lock:
                 call = self._call([examples[name] for name in self.fed])
                 if isinstance(call, _Call):
-                    call.execution.prepare(self._constants)
+                    call.execution.prepare({})
                     return
         for part in self.recurrent:
             part.warm_up(t, b)
@@ -316,7 +316,7 @@ class _Call:
 
     def __init__(self, trace: _Trace, constants: Mapping[str, np.ndarray], fed: Sequence[str], outputs: Sequence[str],
                  device: Device, options: Options, contents: Contents) -> None:
-        self.problems, self._constants, self._fed = trace.problems, constants, fed
+        self.problems, self._fed = trace.problems, fed
         self._name = next(iter(self.problems)).operator
         known = {**constants, **trace.known}
         self._known = {name: known[name] for name in outputs if name in known}
@@ -333,6 +333,7 @@ class _Call:
                          for node, problem in self.problems.items() if problem.has(LENGTHS)]
         self._is_in_pairs = any(problem.element.pairs for problem in self.problems.values())
         self.execution = Execution(device.gpu, device.share, trace.nodes, self._results, options, contents, constants)
+        self._constants = constants if self._is_in_pairs or self._lengths or self.execution.weight_names else {}
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs, in order."""
@@ -341,14 +342,12 @@ class _Call:
         if self._is_in_pairs:
             check = RangeCheck(self._name, {name: str(name) for name in (*given, *self._results)}, given)
         for operator, name, t in self._lengths:
-            if name in given:  # constants are not, once they were looked at
+            if name in given:
                 check_lengths(operator, given[name], t)
                 given[name] = given[name].astype(np.uint32)
         results = self.execution.run(given, self._results)
         if check:
             check.check_results(results)
-        elif self._constants and self.execution.weight_names <= self._constants.keys():  # they stay as they are
-            self._constants = {}
         if self._is_plain:
             return list(results.values())
         return [self._known[name] if name in self._known else results[buffer] if part is None else _part(results[buffer], *part)
