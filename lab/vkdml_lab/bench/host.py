@@ -16,10 +16,13 @@ import sys
 import tempfile
 import timeit
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 from unittest.mock import patch
+
+import numpy as np
 
 from vkdml_lab.bench.processes import ROOT
 from vkdml_lab.gpu.calls import CALLS, HIDDEN, STEPS, Call, _model, _random
@@ -49,9 +52,11 @@ def _one() -> Call:
     return lambda: layer(x)
 
 
-def _function() -> Call:
+def _function(is_immutable: bool = False) -> Call:
     import vkdml
     weights, x = _weights(), _random(STEPS, 1, HIDDEN)
+    if is_immutable:
+        weights = [np.ndarray(array.shape, array.dtype, array.tobytes()) for array in weights]
     return lambda: vkdml.gru(x, *weights, linear_before_reset=True)
 
 
@@ -66,7 +71,8 @@ def _session() -> Call:
 
 WAYS: dict[str, Callable[[], Call]] = {
     "a stream's step": _step, "layer, 1 step": _one, f"layer, {STEPS} steps": CALLS["layer"],
-    f"function, {STEPS} steps": _function, f"converted LSTM, {STEPS} steps": CALLS["module"],
+    f"function, {STEPS} steps": _function, "function, weights in bytes": partial(_function, True),
+    f"converted LSTM, {STEPS} steps": CALLS["module"],
     "ONNX session, 1 step": _session, "ONNX stream's step": CALLS["stream"]}
 
 

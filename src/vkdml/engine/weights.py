@@ -133,7 +133,7 @@ class _Kept(Snapshot):
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
         super().__init__(lambda: arrays)
         self._kept = {name: (array, _words(array), array.base) for name, array in arrays.items()}
-        self._immutable: dict[str, ref[np.ndarray]] = {}  # those that were equal last
+        self._immutable: dict[str, tuple[ref[np.ndarray], bytes]] = {}  # those that were equal last, with their elements
 
     def holds(self, name: str, array: np.ndarray) -> bool:
         """Return whether an array has the contents and the layout of a field's array."""
@@ -142,12 +142,13 @@ class _Kept(Snapshot):
             return True
         if array.dtype != kept.dtype or array.shape != kept.shape or array.strides != kept.strides:
             return False
-        last = self._immutable.get(name)
-        found, step = _words(array), len(words) // _PROBED | 1 if last and last() is array else 1
-        is_equal: bool = (base == found if type(base) is bytearray and step == 1  # a memcmp
-                          else bool((found[::step] == words[::step]).all()))
+        found, last = _words(array), self._immutable.get(name)
+        some = found[::len(found) // _PROBED | 1]
+        if last and last[0]() is array:
+            return last[1] == some.tobytes()
+        is_equal: bool = base == found if type(base) is bytearray else bool((found == words).all())  # a memcmp, if it can be
         if is_equal and _is_immutable(array):
-            self._immutable[name] = ref(array)
+            self._immutable[name] = ref(array), some.tobytes()
         return is_equal
 
 

@@ -338,9 +338,8 @@ class _Call:
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs, in order."""
         given = {**self._constants, **dict(zip(self._fed, arrays))}
-        check = None
-        if self._is_in_pairs:
-            check = RangeCheck(self._name, {name: str(name) for name in (*given, *self._results)}, given)
+        named = {name: str(name) for name in (*given, *self._results)} if self._is_in_pairs else {}
+        check = RangeCheck(self._name, named, given) if named else None
         for operator, name, t in self._lengths:
             if name in given:
                 check_lengths(operator, given[name], t)
