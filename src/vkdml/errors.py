@@ -82,7 +82,8 @@ class InvalidArgumentError(VkdmlError, ValueError):
 def check_type(operator: str, field: str, value: object, *allowed: type[T]) -> T:
     """Return the value. Raises InvalidArgumentError unless it is of one of the allowed classes."""
     if not isinstance(value, allowed):
-        raise InvalidArgumentError(operator, field, type(value).__name__, " or ".join(cls.__name__ for cls in allowed))
+        found = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+        raise InvalidArgumentError(operator, field, found, " or ".join(cls.__name__ for cls in allowed))
     return value
 
 

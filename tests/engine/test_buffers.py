@@ -22,6 +22,8 @@ def test_offsets_of_the_hosts_reads_and_writes(device):
         (lambda: buffer.read((2,), offset=28), "shape and dtype: .* at most 4 bytes"),
         (lambda: buffer.write(np.zeros(1, np.float32), offset=36), "Buffer.write: offset: found 36; expected at most 32"),
         (lambda: buffer.read((1,), offset=-4), "Buffer.read: offset: found"),
+        (lambda: buffer.upload(np.zeros(9, np.float32)), "Buffer.upload: array: found 36 bytes"),
+        (lambda: buffer.download((9,)), "Buffer.download: shape and dtype: found"),
     ]:
         with pytest.raises(vkdml.InvalidArgumentError, match=message):
             wrong()

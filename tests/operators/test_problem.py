@@ -9,8 +9,9 @@ import pytest
 
 import vkdml
 from vkdml.operators import cells
+from vkdml.operators.element_types import FLOAT32 as FLOATS
 from vkdml.operators.header import descs
-from vkdml.operators.problem import from_desc
+from vkdml.operators.problem import from_desc, problem_of
 from vkdml_lab.suite.support import FLOAT32, SIGMOID, TANH, UINT32, gru_desc, make_desc, tensor
 
 T = vkdml.DML_OPERATOR_TYPE
@@ -93,7 +94,7 @@ def test_wrong_descriptor(changes, field, allowed):
 
 def test_tensor_of_4_gib():
     """kp would wrap its size and compute on a small tensor."""
-    with pytest.raises(vkdml.InvalidArgumentError, match="InputTensor.TotalTensorSizeInBytes: found 4294967296; expected at most"):
+    with pytest.raises(vkdml.InvalidArgumentError, match="InputTensor.TotalTensorSizeInBytes: found 4294967296 bytes; expected at most"):
         from_desc(gru_desc(2**20, 4, 256, 5))
 
 
@@ -133,3 +134,11 @@ def test_view_follows_strides():
     expected = batch_first.reshape(2, 3, 4).transpose(1, 0, 2)[None]
     np.testing.assert_array_equal(problem.tensor("InputTensor").view(batch_first), expected)
     assert problem.tensor("InputTensor").data_type == FLOAT32
+
+
+@pytest.mark.parametrize(("call", "field"), [
+    (lambda: from_desc(gru_desc(2**20, 4, 256, 5)), "InputTensor.TotalTensorSizeInBytes"),
+    (lambda: problem_of(cells.GRU, FLOATS, {"T": 2**20, "B": 4, "I": 256, "H": 5, "D": 1}, ["InputTensor"], ()), "InputTensor")])
+def test_all_ways_refuse_4_gib_alike(call, field):
+    with pytest.raises(vkdml.InvalidArgumentError, match=f": {field}: found 4294967296 bytes; expected at most 4294967292: storage"):
+        call()

@@ -19,7 +19,7 @@ from ..errors import DeviceLostError, DriverError, InvalidArgumentError, shown
 from ..operators import element_types
 from ..operators.arguments import describe, onnx_shape, with_defaults
 from ..operators.cells import STATES, Cell
-from ..operators.checks import MAX_TENSOR_BYTES, element_strides
+from ..operators.checks import MAX_TENSOR_BYTES, check_bytes, element_strides
 from ..operators.problem import LENGTHS, WEIGHTS, Problem, RangeCheck, check_lengths, from_desc
 from ..planning.options import Options
 from .directml.device import Device
@@ -82,9 +82,7 @@ class Settings:
                  "D": 2 if self.attributes["direction"] == "bidirectional" else 1}
         shapes = {field: onnx_shape(self.cell, field, self.attributes["layout"], sizes) for field in fields}
         for field, shape in shapes.items():
-            if math.prod(shape) * w.itemsize > MAX_TENSOR_BYTES:
-                raise InvalidArgumentError(self.cell.name, self.cell.arguments[field], shape,
-                                           f"at most {MAX_TENSOR_BYTES} bytes")
+            check_bytes(self.cell.name, self.cell.arguments[field], math.prod(shape) * w.itemsize)
         return {field: np.zeros(shape, np.int32 if field == LENGTHS else w.dtype) for field, shape in shapes.items()}
 
 
@@ -269,7 +267,7 @@ def open_device(name: str, device: Device | int | str | None) -> Device:
             raise DeviceLostError(device.gpu.driver.lost)
         return device
     if not isinstance(device, (int, np.integer, str, NoneType)):
-        raise InvalidArgumentError(name, "device", type(device).__name__,
+        raise InvalidArgumentError(name, "device", shown(device),
                                    "a Device, its index, UUID, PCI address, a part of its name or None")
     found = _devices.get(device)
     if found is None or found.gpu.driver.lost:

@@ -12,9 +12,9 @@ import numpy as np
 
 from ..errors import InvalidArgumentError, shown
 from . import activations as activation_table
-from . import element_types
+from . import checks, element_types
 from .cells import Cell
-from .checks import MAX_TENSOR_BYTES, element_strides, evaluate, expect_sizes, is_one_of, least_size, packed_strides, span
+from .checks import check_bytes, element_strides, evaluate, expect_sizes, is_one_of, least_size, packed_strides, span
 from .element_types import ElementType
 from .header import descs
 
@@ -82,8 +82,8 @@ def convert_to(name: str, cell: Cell, dtype: np.dtype[Any], source: str, arrays:
         converted[field] = array = value if type(value) is np.ndarray else _as_array(name, cell, field, value)
         if array is None:
             continue
-        if array.nbytes > MAX_TENSOR_BYTES and (field != "InputTensor" or element_strides(array) is None):  # too large to copy
-            raise InvalidArgumentError(name, cell.arguments[field], f"{array.nbytes} bytes", f"at most {MAX_TENSOR_BYTES}")
+        if array.nbytes > checks.MAX_TENSOR_BYTES and (field != "InputTensor" or element_strides(array) is None):  # no copy
+            check_bytes(name, cell.arguments[field], array.nbytes)
         if field == "SequenceLengthsTensor":
             if array.dtype.kind not in "iu":
                 raise InvalidArgumentError(name, cell.arguments[field], array.dtype, "an integer type")
@@ -156,8 +156,7 @@ def describe(name: str, cell: Cell, arrays: Mapping[str, np.ndarray | None], ele
             expect_sizes(name, cell.arguments[field], array.shape, dims, sizes)
         steps = packed_strides(shapes[field]) if array is None else element_strides(array)
         assert steps is not None
-        if (size := least_size(shapes[field], steps, element.itemsize)) > MAX_TENSOR_BYTES:
-            raise InvalidArgumentError(name, cell.arguments[field], f"{size} bytes", f"at most {MAX_TENSOR_BYTES}")
+        check_bytes(name, cell.arguments[field], least_size(shapes[field], steps, element.itemsize))
         strides[field] = [dict(zip(dims, steps)).get(formula, 0) for formula in formulas]
     desc = cell.desc(
         **{field: descs.DML_BUFFER_TENSOR_DESC(

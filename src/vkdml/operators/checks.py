@@ -248,6 +248,13 @@ def packed_strides(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(math.prod(sizes[place + 1:]) for place in range(len(sizes)))
 
 
+def check_bytes(operator: str, field: str, size: int) -> None:
+    """Refuse a tensor that no storage buffer could hold."""
+    if size > MAX_TENSOR_BYTES:
+        raise InvalidArgumentError(operator, field, f"{shown(size)} bytes",
+                                   f"at most {MAX_TENSOR_BYTES}: storage buffers end below 4 GiB")
+
+
 def least_size(sizes: Sequence[int], strides: Sequence[int], itemsize: int) -> int:
     """Compute the fewest bytes that DirectML allows for a tensor: up to the end of its last element, rounded up to 4."""
     return round_up(itemsize * span(sizes, strides), 4)
@@ -289,9 +296,7 @@ def _check_layout(operator: str, field: str, desc: descs.DML_BUFFER_TENSOR_DESC,
     size = least = least_size(sizes, strides, itemsize)
     if desc.TotalTensorSizeInBytes is not None:
         (size,) = integers(operator, f"{field}.TotalTensorSizeInBytes", (desc.TotalTensorSizeInBytes,), 0, 2**64)
-    if size > MAX_TENSOR_BYTES or least > MAX_TENSOR_BYTES:
-        raise InvalidArgumentError(operator, f"{field}.TotalTensorSizeInBytes", max(size, least),
-                                   f"at most {MAX_TENSOR_BYTES}: storage buffers end below 4 GiB")
+    check_bytes(operator, f"{field}.TotalTensorSizeInBytes", max(size, least))
     if size < least or size % 4:
         raise InvalidArgumentError(operator, f"{field}.TotalTensorSizeInBytes", size,
                                    f"a multiple of 4, at least {least} for its sizes and strides")

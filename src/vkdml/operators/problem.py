@@ -132,8 +132,7 @@ def problem_of(cell: Cell, element: ElementType, sizes: Mapping[str, int], field
         data_type, itemsize = (DML_TENSOR_DATA_TYPE.UINT32, 4) if field == LENGTHS else (element.data_type, element.itemsize)
         steps = tuple(strides.get(field, checks.packed_strides(shape)))
         tensors[field] = tensor = checks.least_tensor(data_type, shape, steps, itemsize)
-        if tensor.size_in_bytes > checks.MAX_TENSOR_BYTES:
-            raise InvalidArgumentError(cell.name, field, shown(list(shape)), f"at most {checks.MAX_TENSOR_BYTES} bytes")
+        checks.check_bytes(cell.name, field, tensor.size_in_bytes)
     return Problem(
         operator=cell.name, element=element, tensors=tensors, inputs=tuple(cell.inputs), outputs=tuple(cell.outputs),
         weights=WEIGHTS, cell=cell, steps=sizes["T"], batch=sizes["B"], input_size=sizes["I"], hidden=sizes["H"],

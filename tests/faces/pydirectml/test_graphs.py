@@ -144,6 +144,7 @@ def test_wrong_graphs(graph):
     wrong(lambda: graph.builder.build(dml.ExecutionFlags.NONE, tanh), "build: outputs: found Expression; expected a list of")
     wrong(lambda: graph.builder.build(0, [tanh]), "build: flags: found int; expected DML_EXECUTION_FLAGS")
     wrong(lambda: dml.GraphBuilder(vkdml.Device()), "GraphBuilder: device: found Device")
+    wrong(lambda: dml.GraphBuilder(dml.Device), "GraphBuilder: device: found the class Device; expected")
     wrong(lambda: dml.input_tensor(graph.device, 0, square), "input_tensor: scope: found Device; expected GraphBuilder")
     wrong(lambda: dml.input_tensor(graph.builder, 0, square), "input_tensor: input_index: found 0, which another input has; expected a different one")
     wrong(lambda: dml.input_tensor(graph.builder, -1, square), "input_tensor: input_index: found")
@@ -155,14 +156,14 @@ def test_wrong_graphs(graph):
 def test_wrong_bindings(graph):
     x = dml.input_tensor(graph.builder, 0, dml.TensorDesc(FLOAT32, [2, 3]))
     lengths = dml.input_tensor(graph.builder, 1, dml.TensorDesc(UINT32, [2]))
-    wrong(lambda: dml.Binding(x, np.zeros(5)), r"Binding: data: found 5 elements; expected 6, for dml.TensorDesc of type 1")
-    wrong(lambda: dml.Binding(x, [[1, 2], [3]]), "Binding: data: found lists of different lengths")
-    wrong(lambda: dml.Binding(x, ["a"] * 6), "Binding: data: found <U1; expected numbers")
-    wrong(lambda: dml.Binding(x, np.zeros(6, complex)), "Binding: data: found complex128; expected numbers")
+    wrong(lambda: dml.Binding(x, np.zeros(5)), r"Binding of input 0: data: found 5 elements; expected 6, for dml.TensorDesc of type 1")
+    wrong(lambda: dml.Binding(x, [[1, 2], [3]]), "Binding of input [01]: data: found lists of different lengths")
+    wrong(lambda: dml.Binding(x, ["a"] * 6), "Binding of input [01]: data: found <U1; expected numbers")
+    wrong(lambda: dml.Binding(x, np.zeros(6, complex)), "Binding of input [01]: data: found complex128; expected numbers")
     wrong(lambda: dml.Binding(None, np.zeros(6)), "Binding: expr: found NoneType")
     wrong(lambda: dml.Binding(dml.Expression(), np.zeros(6)), "Binding: expr: found an empty Expression")
     for data in ([1, -1], [1, 1.5], [1, np.nan], [1, 2**32]):
-        wrong(lambda: dml.Binding(lengths, data), "Binding: data: found .* that uint32 cannot hold; expected whole numbers")  # noqa: B023
+        wrong(lambda: dml.Binding(lengths, data), "Binding of input [01]: data: found .* that uint32 cannot hold; expected whole numbers")  # noqa: B023
     with pytest.raises(TypeError):
         dml.Binding(x)
 

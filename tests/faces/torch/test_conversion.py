@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import sys
 import threading
 import warnings
 from types import MethodType
@@ -172,3 +173,21 @@ def test_what_cannot_be_copied_is_converted_in_place():
     with pytest.raises(vkdml.InvalidArgumentError, match="convert: module: found TypeError: cannot pickle .*; inplace=True changes"):
         vt.convert(model)
     assert type(vt.convert(model, inplace=True)[0]) is vt.GRU
+
+
+def test_twins_are_made_by_convert_alone():
+    with pytest.raises(vkdml.InvalidArgumentError, match=r"vkdml.torch.LSTM: class: found a call; expected convert\(torch.nn.LSTM"):
+        vt.LSTM(8, 16)
+
+
+@pytest.mark.parametrize("device", [torch.device("cpu"), vkdml.Device])
+def test_a_device_of_another_kind_is_named(device):
+    with pytest.raises(vkdml.InvalidArgumentError) as raised:
+        vt.convert(nn.GRU(I, H), device)
+    assert f"found {device!r}; expected a Device" in str(raised.value)
+
+
+def test_bfloat16_says_which_package_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    with pytest.raises(vkdml.MissingPackageError, match="bfloat16 needs the package ml_dtypes: pip install"):
+        vt.convert(nn.GRU(I, H, dtype=torch.bfloat16).eval())(torch.zeros(T, B, I, dtype=torch.bfloat16))

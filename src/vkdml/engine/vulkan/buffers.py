@@ -172,10 +172,13 @@ class Buffer(DeviceMemory):
 
         Raises InvalidArgumentError if they do not fit, or are not numbers in this machine's byte order.
         """
-        room = self.size_in_bytes - self._checked_offset("Buffer.write", offset)
-        given = as_array("Buffer.write", "array", array)
+        self._write("Buffer.write", array, offset)
+
+    def _write(self, call: str, array: np.ndarray, offset: int) -> None:
+        room = self.size_in_bytes - self._checked_offset(call, offset)
+        given = as_array(call, "array", array)
         if given.dtype.hasobject or not given.dtype.isnative or given.nbytes > room:  # before a copy: a view may have terabytes
-            raise InvalidArgumentError("Buffer.write", "array", f"{given.nbytes} bytes of {given.dtype}",
+            raise InvalidArgumentError(call, "array", f"{given.nbytes} bytes of {given.dtype}",
                                        f"native numbers, at most {room} bytes")
         self.gpu.driver.check()
         self._put(np.ascontiguousarray(given).reshape(-1), offset)
@@ -188,11 +191,14 @@ class Buffer(DeviceMemory):
 
     def read(self, shape: Sequence[int], dtype: Any = np.float32, offset: int = 0) -> np.ndarray:
         """Return a new array from the host's copy, from byte `offset` on. Raises InvalidArgumentError if it is too large."""
-        room = self.size_in_bytes - self._checked_offset("Buffer.read", offset)
-        dtype = _numbers("Buffer.read", dtype)
-        shape = integers("Buffer.read", "shape", shape, 0)
+        return self._read("Buffer.read", shape, dtype, offset)
+
+    def _read(self, call: str, shape: Sequence[int], dtype: Any, offset: int) -> np.ndarray:
+        room = self.size_in_bytes - self._checked_offset(call, offset)
+        dtype = _numbers(call, dtype)
+        shape = integers(call, "shape", shape, 0)
         if math.prod(shape) * dtype.itemsize > room or len(shape) > _MOST_DIMENSIONS:
-            raise InvalidArgumentError("Buffer.read", "shape and dtype", (*shape, dtype.name),
+            raise InvalidArgumentError(call, "shape and dtype", (*shape, dtype.name),
                                        f"numbers, at most {room} bytes in {_MOST_DIMENSIONS} dimensions")
         self.gpu.driver.check()
         return self._take(shape, dtype, offset)
@@ -205,7 +211,7 @@ class Buffer(DeviceMemory):
 
     def upload(self, array: np.ndarray, offset: int = 0) -> None:
         """Write as `write` does, then copy all host writes to the device. Raises as `write` and `host` do, and DriverError."""
-        self.write(array, offset)
+        self._write("Buffer.upload", array, offset)
         self.gpu.lock.work(self._send)
 
     def _send(self) -> None:
@@ -221,12 +227,12 @@ class Buffer(DeviceMemory):
 
     def _fetch(self, shape: Sequence[int], dtype: Any = np.float32, offset: int = 0) -> np.ndarray:
         if not self._has_other_memory:
-            return self.read(shape, dtype, offset)
+            return self._read("Buffer.download", shape, dtype, offset)
         kept = self._unsent()
         self.gpu.run_once(lambda submission: submission.readback(self))
         self._mark_copied()
         try:
-            return self.read(shape, dtype, offset)
+            return self._read("Buffer.download", shape, dtype, offset)
         finally:
             self._put_back(kept)
 

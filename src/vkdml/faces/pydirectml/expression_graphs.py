@@ -212,7 +212,7 @@ class Binding:
 
     def __init__(self, expr: Expression, data: Any) -> None:
         self.expression = Expression.checked("Binding", "expr", expr)
-        self.memory = self.expression.desc.to_memory("Binding", data)
+        self.memory = self.expression.desc.to_memory(f"Binding of {self.expression.name}", data)
 
 
 class Device:

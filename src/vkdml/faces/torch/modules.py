@@ -40,6 +40,9 @@ class Twin(nn.Module):
     def __init_subclass__(cls) -> None:
         cls._module = next(base.__name__ for base in cls.__mro__ if base.__module__ == nn.GRU.__module__)
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise TorchArgumentError(f"vkdml.torch.{self._module}", "class", "a call", f"convert(torch.nn.{self._module}(...))")
+
     @property
     def vulkan_device(self) -> int:
         """The index of the device."""

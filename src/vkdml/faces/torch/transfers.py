@@ -23,7 +23,7 @@ from ...engine.execution import Execution, Node
 from ...engine.vulkan.gpu import Gpu, OnceForEachGpu
 from ...engine.vulkan.memory import SHARED, DeviceMemory
 from ...engine.vulkan.queries import enumerate_devices
-from ...errors import TorchArgumentError, VkdmlError
+from ...errors import MissingPackageError, TorchArgumentError, VkdmlError, install_line
 from ...operators.element_types import FLOAT32
 from ...operators.header import descs
 from ...operators.plain_problem import elementwise
@@ -186,8 +186,10 @@ def _is_right(gpu: Gpu, device: torch.device) -> bool:
 
 def to_numpy(tensor: Tensor) -> np.ndarray:
     if tensor.dtype is torch.bfloat16:
-        import ml_dtypes
-
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise MissingPackageError(f"bfloat16 needs the package ml_dtypes: {install_line('torch')}") from None
         return tensor.detach().cpu().resolve_neg().contiguous().view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
     return tensor.numpy(force=True)
 
