@@ -92,7 +92,7 @@ def literals(node: Node) -> str:
 
 
 def numbers(node: Node) -> str:
-    """Return lines of numpy that make a node's inputs, as `arrays`."""
+    """Return Python code that makes a dict, `arrays`, of a node's inputs with numpy."""
     element = "float32" if node.element == "bfloat16" else node.element
     return (f"from numpy import array, inf, int32, nan, zeros, {element}\n"
             f"arrays = {literals(node)}\n"

@@ -48,7 +48,7 @@ class Report:
         return Report(place, DeviceInfo(**facts), rows)
 
     def line(self) -> Row:
-        """The report's column in the table."""
+        """The figures that the table shows of the report, by name."""
         checked = [row["right"] for row in self.rows
                    if row.get("right") is not None and row.get("library", OURS).startswith(OURS)]
         return {"GPU": self.info.name, "driver": f"{self.info.driver} {self.info.driver_version}", "report": self.place.name,
@@ -56,7 +56,7 @@ class Report:
                 **{f"{copy} GB/s": rate for copy, rate in copied(self.rows).items()}}
 
     def _times(self) -> Row:
-        """Return vkdml's times, and the others' over them, of problems that another library has run."""
+        """Return vkdml's times of the problems that another library has run, and the other's times divided by them."""
         taken = {(row["problem"], row["library"], row["way"]): row["seconds"] for row in self.rows
                  if row.get("part") == "peers" and row.get("library") and row.get("seconds")}
         found: Row = {}
@@ -98,7 +98,7 @@ def section(found: Fit) -> str:
 
 
 def transposed(rows: Sequence[Row]) -> list[Row]:
-    """Return a row for each key, with a column for each report, as reports are few and keys many."""
+    """Turn rows, one a report, into rows with one key each and a column for each report: keys are many."""
     keys = dict.fromkeys(key for row in rows for key in row)
     return [{"": key, **{str(number): row.get(key) for number, row in enumerate(rows, 1)}} for key in keys]
 

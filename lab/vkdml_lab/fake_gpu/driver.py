@@ -17,8 +17,8 @@ _FAILURE, _NO_CONTEXT, _INVALID = 999, 201, 1
 
 
 class Driver:
-    """A loaded library. failing: the name of a function, without prefix, and the number of its call that fails. has_context:
-    whether this thread has one. imports: how many there are.
+    """A loaded library. failing: a function's name, without prefix, and which of its calls fails. has_context: whether this
+    thread has a context. imports: how many imported memories are open.
     """
 
     def __init__(self, uuid: str, pci_address: str, takes_files: bool) -> None:

@@ -43,14 +43,14 @@ def _microseconds(part: Part) -> float | None:
 
 
 def _share_of_known(part: Part) -> float | None:
-    """Return the time over the known time (times.py)."""
+    """Return the estimated time of a call divided by the one that times.py keeps for this GPU, case and plan."""
     known = times.KNOWN.get((part.gpu.name, part.case.name, part.plan))
     found = _microseconds(part)
     return found / known if found and known else None
 
 
 def _weights_loaded(part: Part) -> float | None:
-    """Return the weights that an invocation loads in a step, though all of them stay on the core."""
+    """Return the weights that an invocation loads in a step of a plan that should keep all of them on the core."""
     if not part.estimate or not part.step or part.plan != PERSISTENT or not part.is_loop or part.step.streams:
         return None
     return max(0.0, _loaded_in_a_pass(part.estimate, part.step))
@@ -74,7 +74,7 @@ def _drains(part: Part) -> float | None:
 
 
 def _rounds(part: Part) -> float | None:
-    """Return the rounds of workgroups that wait for each other, if the schedule is not forced."""
+    """Return the rounds of workgroups that wait for each other, unless the schedule was forced."""
     return part.estimate.rounds if part.estimate and part.waits and part.plan in (DEFAULT, TRIED) else None
 
 

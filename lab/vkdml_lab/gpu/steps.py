@@ -17,7 +17,7 @@ _SPLIT = 4  # most invocations that add up the sums of a row and unit
 
 
 class Share(NamedTuple):
-    """Shares of a workgroup's subgroups that run an instruction, and of all its lanes that are active in it."""
+    """How much of a workgroup runs an instruction: the shares of its subgroups, and of its lanes."""
 
     subgroups: float
     lanes: float

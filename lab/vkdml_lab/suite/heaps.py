@@ -305,12 +305,12 @@ class Run:
             step.is_initializer and step.resource == resource)
 
     def temporary(self, number, size):
-        """Numbers 0 to 3: a part over a heap's tensors or resources; others: None, so that the package makes the resource."""
+        """Choose memory for a temporary resource: for 0 to 3 a part of a heap with tensors or resources, else None."""
         begins = (TENSORS - 3 * SLOT, TENSORS)
         return Part(number % 2, begins[number // 2], size) if number < 4 and size else None
 
     def resource(self, number, size):
-        """Numbers 0 and 1: two parts of the heap that overlap; others: None, so that the package makes the resource."""
+        """Choose memory for a persistent resource: for 0 and 1 overlapping parts of a heap, else None: the package makes it."""
         return Part(0, TENSORS + number * SLOT, size) if number < 2 and size else None
 
     def collides(self, step):
