@@ -182,7 +182,7 @@ FAMILIES = [
     Family(test_reference.test_random_problem, of_problem, often=2, has=of_schedule),
     Family(test_reference.test_random_problem_as_on_a_gpu, of_problem),
     Family(test_reference.test_random_options, of_options, most=14, slow=frozenset({53, 121})),
-    Family(test_onnxruntime.test_random_node, of_node, often=3),
+    Family(test_onnxruntime.test_random_node, of_node, often=2),
     Family(test_elementwise.test_random_activation, of_activation),
 ]
 HEADS = ["test", "problems", "chosen", "mistakes", "seen", "seen of unknown ones", "by the first as many"]
