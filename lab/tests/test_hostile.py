@@ -113,9 +113,9 @@ def test_every_kernel_is_drawn(mode):
 
 def test_a_dispatch_keeps_the_state_without_a_race():
     """A gradient's state has more words than units: each must be kept by the invocation that fetched it."""
-    task = tasks.training(9)
+    task = tasks.training(277)
     assert len({dispatch.push.get("first_step") for dispatch in task.plan.execute if "State" in dispatch.buffers}) > 1
-    assert not modes.watched(9, task, {}).wrong
+    assert not modes.watched(277, task, {}).wrong
 
 
 @pytest.mark.family("planted mistakes", first=4)
