@@ -1,35 +1,17 @@
 // Computes alpha A B + beta C of matrices of float32 or float16, and applies an activation (GEMM). All sums are float32. A
 // workgroup computes a square tile of the output. Blocks of A's columns and B's rows go through shared memory, and an
-// invocation has 4 rows and 4 columns of the tile in registers. A sum is one chain of multiply-adds along K. Strides count
-// elements; a transposed matrix has other strides. Workgroups: x tiles, from first_tile on.
+// invocation has 4 rows and 4 columns of the tile in registers. A sum is one chain of multiply-adds along K.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "common/numbers.glsl"
 #include "common/elements.glsl"
 #include "common/store_STORAGE.glsl"
-const uint DIRECTIONS = 1, direction = 0;  // activations.glsl then takes the activation f of direction 0
-#include "common/activations.glsl"
+#include "common/matrices.glsl"
 layout(constant_id = 0) const uint WORKGROUP = 1;
 layout(constant_id = 1) const uint TILE = 4;   // rows, and columns, of a tile
 layout(constant_id = 2) const uint BLOCK = 1;  // numbers along K in a block
-layout(constant_id = 3) const uint HAS_C = 0;
 layout(local_size_x_id = 0, local_size_y = 1, local_size_z = 1) in;
-layout(push_constant) uniform Matrices {
-    uint first_tile; uint row_tiles; uint column_tiles;
-    uint inner_batches;  // the size of the second of the four dimensions
-    uint rows; uint columns; uint inner;  // GEMM's M, N and K
-    uint a_stride_outer; uint a_stride_batch; uint a_stride_row; uint a_stride_k;
-    uint b_stride_outer; uint b_stride_batch; uint b_stride_k; uint b_stride_column;
-    uint c_stride_outer; uint c_stride_batch; uint c_stride_row; uint c_stride_column;
-    uint output_stride_outer; uint output_stride_batch; uint output_stride_row; uint output_stride_column;
-    uint alpha; uint beta;  // floats, as their bits
-} matrices;
-layout(binding = 0) buffer A { uint a_elements[]; };
-layout(binding = 1) buffer B { uint b_elements[]; };
-layout(binding = 2) buffer C { uint c_elements[]; };
-layout(binding = 3) buffer Output { STORED results[]; };
-
 const uint LANES = TILE / 4, TURNS = TILE * BLOCK / WORKGROUP;
 const uint PITCH = LANES + 1;  // one more, so that neighbouring invocations store to different banks
 shared vec4 a_tile[BLOCK * PITCH];  // [k][4 rows]
@@ -46,7 +28,7 @@ void find_place(uint item, bool by_k, out uint k, out uint across)
 
 // Loads a block into shared memory, with zeros for places outside of the matrices, from where nothing is loaded. Neighbouring
 // invocations load neighbouring elements: along K if a matrix lies so in memory.
-void load_block(uint a_start, uint b_start, uint first_row, uint first_column, uint first_k)
+void load_block(uint first_k)
 {
     bool a_by_k = matrices.a_stride_k <= matrices.a_stride_row, b_by_k = matrices.b_stride_k < matrices.b_stride_column;
     [[unroll]] for (uint turn = 0; turn < TURNS; ++turn) {
@@ -82,19 +64,11 @@ void multiply_block(inout vec4 sums[4], uint row_lane, uint column_lane)
 
 void main()
 {
-    uint tile = matrices.first_tile + gl_WorkGroupID.x, tiles = matrices.row_tiles * matrices.column_tiles;
-    uint batch = tile / tiles % matrices.inner_batches, outer = tile / tiles / matrices.inner_batches;
-    uint first_row = tile / matrices.column_tiles % matrices.row_tiles * TILE;
-    uint first_column = tile % matrices.column_tiles * TILE;
-    uint a_start = outer * matrices.a_stride_outer + batch * matrices.a_stride_batch;
-    uint b_start = outer * matrices.b_stride_outer + batch * matrices.b_stride_batch;
-    uint c_start = outer * matrices.c_stride_outer + batch * matrices.c_stride_batch;
-    uint output_start = outer * matrices.output_stride_outer + batch * matrices.output_stride_batch;
-
+    find_tile(TILE, TILE);
     uint column_lane = gl_LocalInvocationID.x % LANES, row_lane = gl_LocalInvocationID.x / LANES;
     vec4 sums[4] = vec4[4](vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
     [[dont_unroll]] for (uint first_k = 0; first_k < matrices.inner; first_k += BLOCK) {
-        load_block(a_start, b_start, first_row, first_column, first_k);
+        load_block(first_k);
         barrier();
         multiply_block(sums, row_lane, column_lane);
         barrier();
@@ -102,17 +76,6 @@ void main()
     [[unroll]] for (uint i = 0; i < 4; ++i) products[(row_lane * 4 + i) * LANES + column_lane] = sums[i];
     barrier();
     // This is a loop, so that the code of the activation stands here once.
-    [[dont_unroll]] for (uint item = gl_LocalInvocationID.x; item < TILE * TILE; item += WORKGROUP) {
-        uint row = first_row + item / TILE, column = first_column + item % TILE;
-        if (row < matrices.rows && column < matrices.columns) {
-            float y = uintBitsToFloat(matrices.alpha) * products[item / 4][item % 4];
-            if (HAS_C != 0) {
-                uint place = c_start + row * matrices.c_stride_row + column * matrices.c_stride_column;
-                float c = LOAD_ELEMENT(c_elements, place);
-                y += uintBitsToFloat(matrices.beta) * c;
-            }
-            y = activate(F, y);
-            STORE_ELEMENT(results, output_start + row * matrices.output_stride_row + column * matrices.output_stride_column, y);
-        }
-    }
+    [[dont_unroll]] for (uint item = gl_LocalInvocationID.x; item < TILE * TILE; item += WORKGROUP)
+        store_result(first_row + item / TILE, first_column + item % TILE, products[item / 4][item % 4]);
 }

@@ -70,36 +70,34 @@ PLAIN_MISTAKES = {
     "a stride ignored": ("arithmetic", "arithmetic.comp", "b_place += index * tensors.b_stride_##n", "b_place += index", "the check of calls"),
     "half of a word": ("cast", "cast.comp", "word)[source & 1]", "word)[0]", "Difference"),
     "a type for another": ("cast", "cast.comp", "TWO_FLOATS(SOURCE,", "TWO_FLOATS(ELEMENT,", "Difference"),
-    "an edge of a tile": ("gemm", "gemm.comp", "column < matrices.columns", "column <= matrices.columns", "written behind a buffer"),
-    "a column of K too many": ("gemm", "gemm.comp", "first_k + k < matrices.inner;\n        uint place = a_start",
-                               "first_k + k <= matrices.inner;\n        uint place = a_start", "the check of calls"),
-    "beta left out": ("gemm", "gemm.comp", "uintBitsToFloat(matrices.beta) * c", "c", "the check of calls"),
+    "an edge of a tile": ("gemm", "common/matrices.glsl", "column < matrices.columns", "column <= matrices.columns", "written behind a buffer"),
+    "a column of K too many": ("gemm", "gemm.comp", "rows && first_k + k < matrices.inner", "rows && first_k + k <= matrices.inner", "the check of calls"),
+    "beta left out": ("gemm", "common/matrices.glsl", "uintBitsToFloat(matrices.beta) * c", "c", "the check of calls"),
+    "a row for another": ("cpu/gemm_lanes", "cpu/gemm_lanes.comp", "own[row / 4][row % 4]", "own[row / 4][0]", "the check of calls"),
+    "a column for another": ("cpu/gemm_lanes", "cpu/gemm_lanes.comp", "? own[row][i]", "? own[row][0]", "the check of calls"),
+    "a column of K too many by lanes": ("cpu/gemm_lanes", "cpu/gemm_lanes.comp", "? inside(k, matrices.inner)", "? inside(k, matrices.inner + 1)", "the check of calls"),
+    "a vector for single elements": ("cpu/gemm_lanes", "cpu/gemm_lanes.comp", "place + i * stride", "place + i", "the check of calls"),
 }
 
 
-def call(test):
-    test()
-
-
 @pytest.mark.parametrize("mistake", PLAIN_MISTAKES)
-def test_mistakes_of_plain_operators_are_seen(device, mistaken, mistake):
+def test_mistakes_of_plain_operators_are_seen(device, mistaken, with_profile, mistake):
     """Runs the tests of the kernel until one fails."""
     kernel, file, old, new, said = PLAIN_MISTAKES[mistake]
     mistaken(kernel, file, old, new)
-    tests = {"cast": lambda device, seed: test_casts.test_every_number(device, *test_casts.PAIRS[seed % 6], False),
-             "copy": test_plain.test_slices, "arithmetic": test_plain.test_arithmetic, "gemm": test_plain.test_gemm}
-    calls = [partial(tests.get(kernel, test_plain.test_gather), device, seed) for seed in range(16)]
+    products = partial(test_plain.test_gemm, with_profile=with_profile)
+    tests = {"cast": lambda device, seed: test_casts.test_every_number(device, *test_casts.PAIRS[seed % 6], False), "cpu/gemm_lanes": products,
+             "copy": test_plain.test_slices, "arithmetic": test_plain.test_arithmetic, "gemm": products}
+    calls = [partial(tests.get(kernel, test_plain.test_gather), device, seed=seed) for seed in range(16)]
     if mistake == "an index not bounded":
         calls = [partial(test_plain.test_indices_that_do_not_exist, device, vkdml.DML_TENSOR_DATA_TYPE.UINT32)]
     with pytest.raises(AssertionError, match=said):
-        list(map(call, calls))
+        [call() for call in calls]
 
 
 MISTAKES = {
-    "a row too many": ("cpu/rnn_lanes", "common/time_loop.glsl", "row < dispatch.batch) {\n                if (!last",
-                       "row <= dispatch.batch) {\n                if (!last", "something was written behind a buffer"),
-    "packed one place too far": ("pack", "pack.comp", "packed[i] = floatBitsToUint", "packed[i + 1] = floatBitsToUint",
-                                 "something was written behind a buffer"),
+    "a row too many": ("cpu/rnn_lanes", "common/time_loop.glsl", "row < dispatch.batch) {\n                if (!last", "row <= dispatch.batch) {\n                if (!last", "something was written behind a buffer"),
+    "packed one place too far": ("pack", "pack.comp", "packed[i] = floatBitsToUint", "packed[i + 1] = floatBitsToUint", "something was written behind a buffer"),
     "a column too many read": ("pack", "common/pack.glsl", "column < tensor.columns", "column <= tensor.columns", "wrong.*found nan"),
 }
 

@@ -85,10 +85,12 @@ def test_projection(without_margin, name, lengths):
     assert 0.9 * LIMIT < tiling.loops_of_projection() <= LIMIT
 
 
-def test_gemm_near_the_limit(without_margin):
+@pytest.mark.parametrize(("rows", "kernel"), [(1, "gemm"), (9, "cpu/gemm_lanes")])
+def test_gemm_near_the_limit(without_margin, rows, kernel):
     """K has the most blocks possible, and each must be in the sum."""
-    k = (LIMIT - 100) * 16
-    desc = vkdml.DML_GEMM_OPERATOR_DESC(ATensor=tensor(1, k), BTensor=tensor(k, 1), OutputTensor=tensor(1, 1))
-    a = np.random.default_rng(0).integers(0, 2, k).astype(np.float32)
-    result = test_plain.run(without_margin, desc, {"ATensor": a, "BTensor": np.ones(k, np.float32)})
-    assert result[0, 0] == a.sum(dtype=np.float64)
+    k = (LIMIT - 100) * 16 if kernel == "gemm" else (LIMIT - 162) // 3 * 8
+    desc = vkdml.DML_GEMM_OPERATOR_DESC(ATensor=tensor(k, rows), BTensor=tensor(k, 1), OutputTensor=tensor(rows, 1), TransA=vkdml.DML_MATRIX_TRANSFORM.TRANSPOSE)
+    assert without_margin.compile_operator(without_margin.create_operator(desc)).plan.execute[0].kernel == kernel
+    a = np.random.default_rng(0).integers(0, 2, (k, rows)).astype(np.float32)
+    result = test_plain.run(without_margin, desc, {"ATensor": a.ravel(), "BTensor": np.ones(k, np.float32)})
+    assert (result[:, 0] == a.sum(0, dtype=np.float64)).all()

@@ -12,6 +12,7 @@ from ..errors import InvalidArgumentError
 from ..operators import plain_problem as problems
 from ..operators.checks import ceil_div
 from ..operators.copy_problem import INDICES, CopyProblem, GatherProblem, index_sizes
+from ..operators.element_types import FLOAT32
 from ..operators.plain_problem import OUTPUT
 from .device_info import DeviceInfo
 from .dispatches import WORKGROUPS_EVERYWHERE, Dispatch, activation_constants, float_bits, given, in_room, storing_halves
@@ -22,6 +23,7 @@ _WORKGROUP = 64
 _GEMM_TILE = 32  # rows and columns of the output that a workgroup computes; an invocation computes 4 x 4 of them
 _GEMM_WORKGROUP = (_GEMM_TILE // 4) ** 2
 _GEMM_BLOCK = 16  # elements of K that are multiplied at a time
+_LANES_ROWS, _LANES_FEW_ROWS = 32, 8  # rows of a tile of the kernel that shuffles
 _MOST_PRODUCTS = 2**36  # most multiply-adds of a submission: on slow GPUs they take some tenths of a second
 
 
@@ -126,20 +128,44 @@ def _gemm_dispatches(problem: problems.GemmProblem, info: DeviceInfo) -> tuple[D
     Raises InvalidArgumentError for a K that needs more loop iterations than the driver allows.
     """
     *batches, rows, columns = (1, 1, *problem.tensor(OUTPUT).sizes)[-4:]
-    most = (profile(info).most_iterations - _GEMM_TILE**2 // _GEMM_WORKGROUP - 2) * _GEMM_BLOCK
-    if problem.inner > most:
-        raise InvalidArgumentError(problem.operator, "ATensor.Sizes", f"K = {problem.inner}", f"at most {most} on {info.name}")
-    row_tiles, column_tiles = ceil_div(rows, _GEMM_TILE), ceil_div(columns, _GEMM_TILE)
+    strides = _gemm_strides(problem)
+    kernel, tile_rows, tile_columns, constants = _gemm_tiling(problem, info, rows, columns, strides)
+    row_tiles, column_tiles = ceil_div(rows, tile_rows), ceil_div(columns, tile_columns)
     tiles = math.prod(batches) * row_tiles * column_tiles
-    constants = {"WORKGROUP": _GEMM_WORKGROUP, "ELEMENT": problem.element.shader_id, "TILE": _GEMM_TILE, "BLOCK": _GEMM_BLOCK,
-                 "HAS_C": int(problem.has("CTensor")), **activation_constants((problem.function,), 1)}
+    constants = {**constants, "ELEMENT": problem.element.shader_id, "HAS_C": int(problem.has("CTensor")),
+                 **activation_constants((problem.function,), 1)}
     push = {"row_tiles": row_tiles, "column_tiles": column_tiles, "inner_batches": batches[1], "rows": rows, "columns": columns,
-            "inner": problem.inner, "alpha": float_bits(problem.alpha), "beta": float_bits(problem.beta),
-            **_gemm_strides(problem)}
+            "inner": problem.inner, "alpha": float_bits(problem.alpha), "beta": float_bits(problem.beta), **strides}
     buffers = given(problem, "ATensor", "BTensor", "CTensor", OUTPUT)
-    at_once = max(1, min(info.max_workgroup_count, _MOST_PRODUCTS // (_GEMM_TILE**2 * problem.inner)))
-    return tuple(Dispatch("gemm", constants, buffers, (OUTPUT,), (min(at_once, tiles - first), 1, 1),
+    at_once = max(1, min(info.max_workgroup_count, _MOST_PRODUCTS // (tile_rows * tile_columns * problem.inner)))
+    return tuple(Dispatch(kernel, constants, buffers, (OUTPUT,), (min(at_once, tiles - first), 1, 1),
                           {**push, "first_tile": first}, starts_submission=first > 0) for first in range(0, tiles, at_once))
+
+
+def _gemm_tiling(problem: problems.GemmProblem, info: DeviceInfo, rows: int, columns: int, strides: Mapping[str, int]
+                 ) -> tuple[str, int, int, dict[str, int]]:
+    """Choose a kernel. Returns it with the rows and columns of its tiles, and its constants."""
+    device, lanes, inner = profile(info), info.subgroup_size, problem.inner
+    most_blocks = (device.most_iterations - 5 * _LANES_ROWS - 2) // (1 + lanes // 4)  # the loops over a tile's results, too
+    if (device.prefers_shuffles and device.most_unrolled is None and info.subgroup_shuffle and lanes % 4 == 0
+            and inner <= most_blocks * lanes):
+        by_k = strides["a_stride_k"] <= strides["a_stride_row"]
+        a_in_vecs = _in_vecs(problem, strides, "a", *(("k", inner) if by_k else ("row", rows)))
+        tile_rows = _LANES_ROWS if rows > _LANES_FEW_ROWS else _LANES_FEW_ROWS
+        return "cpu/gemm_lanes", tile_rows, 4 * lanes, {
+            "WORKGROUP": lanes, "LANES": lanes, "ROWS": tile_rows, "A_BY_K": int(by_k), "A_IN_VECS": int(a_in_vecs),
+            "B_IN_VECS": int(_in_vecs(problem, strides, "b", "column", columns))}
+    most = (device.most_iterations - _GEMM_TILE**2 // _GEMM_WORKGROUP - 2) * _GEMM_BLOCK
+    if inner > most:
+        raise InvalidArgumentError(problem.operator, "ATensor.Sizes", f"K = {inner}", f"at most {most} on {info.name}")
+    return "gemm", _GEMM_TILE, _GEMM_TILE, {"WORKGROUP": _GEMM_WORKGROUP, "TILE": _GEMM_TILE, "BLOCK": _GEMM_BLOCK}
+
+
+def _in_vecs(problem: problems.GemmProblem, strides: Mapping[str, int], matrix: str, along: str, size: int) -> bool:
+    """Whether a matrix can be loaded in whole vec4s along one of its dimensions, which has this size."""
+    others = (stride for name, stride in strides.items() if name.startswith(f"{matrix}_") and not name.endswith(f"_{along}"))
+    return (problem.element is FLOAT32 and size % 4 == 0 and strides[f"{matrix}_stride_{along}"] == 1
+            and all(stride % 4 == 0 for stride in others))
 
 
 def _gemm_strides(problem: problems.GemmProblem) -> dict[str, int]:
