@@ -49,6 +49,16 @@ def expect_ours(error: BaseException, *others: str) -> None:
         raise error
 
 
+def expect_no_thread(error: RuntimeError) -> None:
+    """Raise an exception again unless the system gave no thread. An interrupt of a thread's start may end in another
+    exception, of a lock that is not held: the interrupt is raised then.
+    """
+    expect_ours(error, "threading")
+    *_, (last, _) = walk_tb(error.__traceback__)
+    if last.f_code.co_name != "start":
+        raise error.__context__ or error from None
+
+
 class VkdmlError(Exception):
     """The base of all errors that vkdml raises."""
 

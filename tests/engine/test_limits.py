@@ -61,7 +61,7 @@ def test_a_limit_on_memory(megabytes):
 
 
 @as_ours
-def refuse(thread):
+def start(thread):
     raise RuntimeError("can't start new thread")
 
 
@@ -72,12 +72,30 @@ def test_no_thread_for_an_execution(monkeypatch):
     recorder, ran = device.create_command_recorder(), []
     monkeypatch.setattr(recorder, "execute", lambda: ran.append(1))
     with monkeypatch.context() as without_threads:
-        without_threads.setattr("threading.Thread.start", refuse)
+        without_threads.setattr("threading.Thread.start", start)
         for _ in range(2):
             with pytest.raises(vkdml.DriverError, match="the system gave no thread for the device's executions: can't start.*ulimit -u"):
                 recorder.execute_async()
     recorder.execute_async().wait()
     assert ran == [1]
+
+
+@as_ours
+def wait(event, timeout=None):
+    with event._cond:
+        event._cond.release()
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_while_a_thread_starts(monkeypatch):
+    """It may find a lock that `threading` has released, and leave it so: Python then raises that the lock is not held."""
+    device = vkdml.Device()
+    monkeypatch.setattr(device.gpu, "_background", Background())
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr("threading.Event.wait", wait)
+        with pytest.raises(KeyboardInterrupt):
+            device.gpu.run_in_background(print)
+    device.gpu.run_in_background(print).result(60)
 
 
 # Everything that is imported late is imported before, as another user may not read it

@@ -14,7 +14,7 @@ from weakref import finalize
 
 import numpy as np
 
-from ...errors import DriverError, InvalidArgumentError, OutOfMemoryError, expect_ours, shown
+from ...errors import DriverError, InvalidArgumentError, OutOfMemoryError, expect_no_thread, shown
 from ...planning.device_info import DeviceInfo
 from ...planning.dispatches import Dispatch
 from . import spirv, system
@@ -240,7 +240,7 @@ class Gpu(system.OfOneProcess):
         try:
             return self._background.submit(work)
         except RuntimeError as error:
-            expect_ours(error, "threading")
+            expect_no_thread(error)
             raise DriverError(f"the system gave no thread for the device's executions: {error}; end some "
                               "threads, or raise the limit (ulimit -u)") from error
 
@@ -297,7 +297,7 @@ class Gpu(system.OfOneProcess):
                 try:
                     begun.append((dispatch, size, tries, pool.submit(*tries)))
                 except RuntimeError as error:  # the system gives no thread: kernels are compiled when they are needed
-                    expect_ours(error, "threading")
+                    expect_no_thread(error)
                     break
             for dispatch, size, tries, future in begun:
                 if time.perf_counter() >= until:

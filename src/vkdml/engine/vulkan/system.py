@@ -19,7 +19,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 from weakref import WeakSet
 
-from ...errors import DriverError, InvalidArgumentError, expect_ours
+from ...errors import DriverError, InvalidArgumentError, expect_no_thread
 
 REMEDY = "on Debian and Ubuntu: apt-get install libvulkan1 mesa-vulkan-drivers; other systems: docs/install.md"
 _LOADER = "libvulkan.so.1"
@@ -151,7 +151,7 @@ class Notice:
         try:
             timer.start()
         except RuntimeError as error:  # the system gives no thread
-            expect_ours(error, "threading")
+            expect_no_thread(error)
         try:
             yield
         finally:
