@@ -160,7 +160,7 @@ class NoArray:
     ({"x": np.ma.masked_array(np.zeros((2, 1, 3), np.float32), [[[False, False, True]]] * 2)}, "vkdml.gru: X: found an array with masked elements"),
     ({"layout": 1.0}, "vkdml.gru: layout: found 1.0"),
     ({"clip": 10**400}, "clip: found 1000"),
-    ({"device": []}, "vkdml.gru: device: found list"),
+    ({"device": []}, r"vkdml.gru: device: found \[\]; expected a Device"),
     ({"activation_alpha": 1.0}, "vkdml.gru: activation_alpha: found 1.0; expected a list of numbers"),
     ({"device": "none such"}, "no Vulkan device 'none such'"),
     ({"clip": -1.0}, "vkdml.gru: clip: found -1.0"),
