@@ -160,7 +160,7 @@ def test_wrong_batch(batch):
 
 
 @pytest.mark.parametrize(("x", "message"), [
-    (make(B + 1, I), r"GRU.stream: X: found the shape \(4, 4\); expected \[3, 4\] or \[T, 3, 4\]"),
+    (make(B + 1, I), r"GRU.stream: X: found the shape \(4, 3\); expected \[3, 3\] or \[T, 3, 3\]"),
     (make(B, I + 1), "GRU.stream: X: found the shape"), (make(I), "GRU.stream: X: found the shape"),
     (np.zeros((0, B, I), np.float32), "GRU.stream: X: found the shape"), (None, "GRU.stream: X: found None"),
     (np.zeros((B, I)), "GRU.stream: X: found float64; expected float32, the type of W")])
@@ -175,7 +175,7 @@ def test_wrong_steps_leave_it_as_it_was(x, message):
 
 @pytest.mark.parametrize(("state", "message"), [
     ({}, "LSTM.stream: state: found ; expected a dictionary with initial_h and initial_c"), (None, "state: found NoneType"),
-    (states("GRU"), "state: found initial_h; expected"), (states("LSTM", B + 1), r"initial_h: found the shape \(1, 4, 6\); expected \(1, 3, 6\)"),
+    (states("GRU"), "state: found initial_h; expected"), (states("LSTM", B + 1), r"initial_h: found the shape \(1, 4, 4\); expected \(1, 3, 4\)"),
     (states("LSTM") | {"initial_c": None}, "initial_c: found None"), (states("LSTM") | {"initial_h": np.zeros((1, B, H))}, "initial_h: found float64")])
 def test_wrong_states(state, message):
     stream = vkdml.LSTM(**weights("LSTM")).stream(B)
