@@ -178,10 +178,8 @@ DEMANDS = [
            most=2),
     Demand("us a step, GRU, B = 16, H = 1024, best plan", _of([Case("gru", (50, 16, 1024, 1024))]), _microseconds, most=6,
            of_best=True),
-    Demand("us a step, GRU, B = 64, H = 512, best plan", _of([Case("gru", (50, 64, 512, 512))], gpus=("rx7900xtx",)),
-           _microseconds, most=10, of_best=True),
-    Demand("us a step, GRU, B = 64, H = 512, best plan", _of([Case("gru", (50, 64, 512, 512))], gpus=("rtx3090",)),
-           _microseconds, most=18, of_best=True),
+    *(Demand("us a step, GRU, B = 64, H = 512, best plan", _of([Case("gru", (50, 64, 512, 512))], gpus=(gpu,)), _microseconds,
+             most=most, of_best=True) for gpu, most in (("rx7900xtx", 10), ("rtx3090", 18))),
     Demand("share of peak, GRU, B = 64, H = 1024, best plan", _of([Case("gru", (25, 64, 1024, 1024))]), _share_of_peak,
            least=0.3, of_best=True),
     Demand("share of peak, projection of 4096 x 3072 x 1024", _of([PROJECTION], DEFAULT), _projection_share, least=0.5),
@@ -206,15 +204,16 @@ class Expected:
             one.value >= self.worst if one.demand.least else one.value <= self.worst for one in broken)
 
 
-_LSTM = "us a step, LSTM, B = 1, persistent"
-_SIXTEEN_ROWS = "us a step, GRU, B = 16, H = 1024, best plan"
+_LSTM, _SIXTEEN_ROWS = "us a step, LSTM, B = 1, persistent", "us a step, GRU, B = 16, H = 1024, best plan"
 _LOADS = "loads of 16 bytes under way, where weights are streamed, in all subgroups of a vector unit"
+_SPILLED, _ROUNDS = [demand.what for demand in DEMANDS[2:5]], "rounds of workgroups that wait for each other"
 _STREAMED = "16.8 MB of weights of H = 1024: about half of them are streamed, on the RTX 3090 from memory"
 _SUMS = "the sums of 16 rows leave no registers for all weights, or two workgroups share a core"
 _SINKS = "its compiler loads weights where they are used, and few subgroups share a vector unit"
 _FEW = "one subgroup on a vector unit, and the next block of weights is no more loads"
 _LIVE = "131 registers are live at once, of 128: the estimate takes 117"
-_DUAL = "it issues some multiply-adds two at a time"
+_OVER = "NVK's compiler needs 134 registers, of 128: the estimate takes 125"
+_TRIES = "NVK's compiler takes more registers than the estimate: a plan that only the tuner runs, gives up, and drops"
 _LATE = "at its clock, a load from the cache takes 750 cycles"
 EXPECTED = [
     Expected(_LSTM, "rtx3090", 1, 9, _STREAMED), Expected(_LSTM, "arc-a770", 1, 3.9, _STREAMED),
@@ -224,8 +223,9 @@ EXPECTED = [
     *(Expected(_LOADS, gpu, 10, 4, _FEW) for gpu in ("rtx2080", "a100", "h200", "rtx3090", "rtx4090", "rtx5090")),
     Expected(_LOADS, "vega64", 110, 3, _FEW), Expected(_LOADS, "mi200", 110, 3, _FEW),
     Expected(_LOADS, "arc-a770", 150, 1, _SINKS), Expected(_LOADS, "arc-b580", 150, 1, _SINKS),
-    Expected("spills", "tgl", 2, 1, _LIVE), Expected("bytes of scratch", "tgl", 2, 1024, _LIVE),
-    Expected("accesses of scratch", "tgl", 2, 9, _LIVE), Expected("share of peak", "rx9070", 1, 1.003, _DUAL),
+    *(Expected(what, gpu, 6, worst, _LIVE if gpu == "tgl" else _OVER) for gpu in ("tgl", "h200", "rtx4090", "rtx5090")
+      for what, worst in dict(zip(_SPILLED, (1, 1024, 9) if gpu == "tgl" else (6, 16, 18))).items()),
+    *(Expected(_ROUNDS, gpu, 2, 2, _TRIES) for gpu in ("rtx2080", "h200", "rtx3090", "rtx4090", "rtx5090")),
 ]
 
 
