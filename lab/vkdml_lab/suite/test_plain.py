@@ -168,7 +168,7 @@ def test_gemm_in_several_submissions(device, monkeypatch):
     whole = run(device, desc, arrays)
     monkeypatch.setattr(plain, "_MOST_PRODUCTS", 2 * 32**2 * 50)
     compiled = device.compile_operator(device.create_operator(desc))
-    assert (len(compiled.plan.execute), compiled.plan.submissions) == (5, 5)
+    assert 4 <= len(compiled.plan.execute) == compiled.plan.submissions  # tiles of CPU drivers are as wide as vectors
     check_same(run(device, desc, arrays), whole)
 
 
