@@ -25,8 +25,7 @@ RIGHT, NOT_REACHED = "right", "not reached"
 _FAILED = r"failed while \w.*: (\w+ )?(vk[A-Z]\w+|vk::\w+::\w+): (VK_ERROR_\w+|Error[A-Z]\w+)"
 _NOT_ENDED = r"failed while running a submission: it has not ended within 0.2 s. Call with fewer"
 
-_WITHOUT_A_DEVICE = ("vkCreateInstance", "vkCreateDevice", "vkEnumeratePhysicalDevices",
-                     "vkEnumerateDeviceExtensionProperties")
+_WITHOUT_A_DEVICE = ("vkCreateInstance", "vkCreateDevice", "vkEnumeratePhysicalDevices", "vkEnumerateDeviceExtensionProperties")
 
 
 class WrongError(Exception):
