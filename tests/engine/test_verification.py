@@ -46,7 +46,7 @@ def test_no_false_alarm_where_numbers_grow(verified, checks, seed):
 FUNCTIONS = {"gru": (vkdml.gru, 3), "lstm": (vkdml.lstm, 4), "rnn": (vkdml.rnn, 1)}
 
 
-@pytest.mark.family("each cell with some activations in each type", first=0)
+@pytest.mark.thorough
 @pytest.mark.parametrize("element", element_types.ALL, ids=lambda element: element.name)
 @pytest.mark.parametrize("activation", [None, "Relu", "ThresholdedRelu"])
 @pytest.mark.parametrize("name", FUNCTIONS)

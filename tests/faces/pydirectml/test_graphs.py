@@ -157,13 +157,13 @@ def test_wrong_bindings(graph):
     x = dml.input_tensor(graph.builder, 0, dml.TensorDesc(FLOAT32, [2, 3]))
     lengths = dml.input_tensor(graph.builder, 1, dml.TensorDesc(UINT32, [2]))
     wrong(lambda: dml.Binding(x, np.zeros(5)), r"Binding of input 0: data: found 5 elements; expected 6, for dml.TensorDesc of type 1")
-    wrong(lambda: dml.Binding(x, [[1, 2], [3]]), "Binding of input [01]: data: found lists of different lengths")
-    wrong(lambda: dml.Binding(x, ["a"] * 6), "Binding of input [01]: data: found <U1; expected numbers")
-    wrong(lambda: dml.Binding(x, np.zeros(6, complex)), "Binding of input [01]: data: found complex128; expected numbers")
+    wrong(lambda: dml.Binding(x, [[1, 2], [3]]), "Binding of input 0: data: found lists of different lengths")
+    wrong(lambda: dml.Binding(x, ["a"] * 6), "Binding of input 0: data: found <U1; expected numbers")
+    wrong(lambda: dml.Binding(x, np.zeros(6, complex)), "Binding of input 0: data: found complex128; expected numbers")
     wrong(lambda: dml.Binding(None, np.zeros(6)), "Binding: expr: found NoneType")
     wrong(lambda: dml.Binding(dml.Expression(), np.zeros(6)), "Binding: expr: found an empty Expression")
     for data in ([1, -1], [1, 1.5], [1, np.nan], [1, 2**32]):
-        wrong(lambda: dml.Binding(lengths, data), "Binding of input [01]: data: found .* that uint32 cannot hold; expected whole numbers")  # noqa: B023
+        wrong(lambda: dml.Binding(lengths, data), "Binding of input 1: data: found .* that uint32 cannot hold; expected whole numbers")  # noqa: B023
     with pytest.raises(TypeError):
         dml.Binding(x)
 
