@@ -82,8 +82,8 @@ def convert_to(name: str, cell: Cell, dtype: np.dtype[Any], source: str, arrays:
         converted[field] = array = value if type(value) is np.ndarray else _as_array(name, cell, field, value)
         if array is None:
             continue
-        if array.nbytes > checks.MAX_TENSOR_BYTES and (field != "InputTensor" or element_strides(array) is None):  # no copy
-            check_bytes(name, cell.arguments[field], array.nbytes)
+        if array.nbytes > checks.MAX_TENSOR_BYTES and (field != "InputTensor" or element_strides(array) is None):
+            check_bytes(name, cell.arguments[field], array.nbytes)  # it is too large to copy
         if field == "SequenceLengthsTensor":
             if array.dtype.kind not in "iu":
                 raise InvalidArgumentError(name, cell.arguments[field], array.dtype, "an integer type")

@@ -333,13 +333,13 @@ class _Call:
                          for node, problem in self.problems.items() if problem.has(LENGTHS)]
         self._is_in_pairs = any(problem.element.pairs for problem in self.problems.values())
         self.execution = Execution(device.gpu, device.share, trace.nodes, self._results, options, contents, constants)
-        self._constants = constants if self._is_in_pairs or self._lengths or self.execution.weight_names else {}
+        self._constants = constants if self._is_in_pairs or self.execution.weight_names or any(
+            name in constants for _, name, _ in self._lengths) else {}
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs, in order."""
         given = {**self._constants, **dict(zip(self._fed, arrays))}
-        named = {name: str(name) for name in (*given, *self._results)} if self._is_in_pairs else {}
-        check = RangeCheck(self._name, named, given) if named else None
+        check = RangeCheck(self._name, {name: name for name in (*given, *self._results)}, given) if self._is_in_pairs else None
         for operator, name, t in self._lengths:
             if name in given:
                 check_lengths(operator, given[name], t)
