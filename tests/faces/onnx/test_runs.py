@@ -71,10 +71,12 @@ def test_one_submission(name, submitted):
         assert len(submitted) == 1
 
 
-def test_constant_lengths():
-    """In each run, and refused in the first where they are above T."""
-    ours, theirs = both(model("g (float[T,B,3] x) => (float[T,D,B,4] y) { n = Constant <value_ints=[2,5]> ()"
-                              " l = Cast <to=6> (n) y = GRU <hidden_size=4> (x, W, R, B, l) }", weights()))
+@pytest.mark.parametrize("share", [0, 1])
+def test_constant_lengths(share):
+    """In each run, and refused in the first where they are above T. With all calls verified, too."""
+    graph = model("g (float[T,B,3] x) => (float[T,D,B,4] y) { n = Constant <value_ints=[2,5]> ()"
+                  " l = Cast <to=6> (n) y = GRU <hidden_size=4> (x, W, R, B, l) }", weights())
+    ours, theirs = InferenceSession(graph, device=vkdml.Device(verify=share)), alone(graph)
     for seed in range(2):
         expect_alike(ours, theirs, inputs_of(ours, np.random.default_rng(seed), {"T": 5, "B": 2}))
     with pytest.raises(vkdml.InvalidArgumentError, match="sequence length of row 1"):

@@ -329,21 +329,23 @@ class _Call:
                  for name, value in found.items() if name not in whole}
         self._outputs = [(name, found[name].buffer if name in found else "", parts.get(name)) for name in outputs]
         self._is_plain = not parts and not self._known and len(found) == len(self._results) == len(outputs)
-        self._lengths = [(node.operator, node.fields[LENGTHS], problem.steps)
-                         for node, problem in self.problems.items() if problem.has(LENGTHS)]
+        lengths = [(node.operator, node.fields[LENGTHS], problem.steps)
+                   for node, problem in self.problems.items() if problem.has(LENGTHS)]
+        for operator, name, t in lengths:
+            if name in constants:
+                check_lengths(operator, constants[name], t)
+        self._lengths = [one for one in lengths if one[1] in fed]
         self._is_in_pairs = any(problem.element.pairs for problem in self.problems.values())
         self.execution = Execution(device.gpu, device.share, trace.nodes, self._results, options, contents, constants)
-        self._constants = constants if self._is_in_pairs or self.execution.weight_names or any(
-            name in constants for _, name, _ in self._lengths) else {}
+        self._constants = constants if self._is_in_pairs or self.execution.weight_names else {}
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs, in order."""
         given = {**self._constants, **dict(zip(self._fed, arrays))}
         check = RangeCheck(self._name, {name: name for name in (*given, *self._results)}, given) if self._is_in_pairs else None
         for operator, name, t in self._lengths:
-            if name in given:
-                check_lengths(operator, given[name], t)
-                given[name] = given[name].astype(np.uint32)
+            check_lengths(operator, given[name], t)
+            given[name] = given[name].astype(np.uint32)
         results = self.execution.run(given, self._results)
         if check:
             check.check_results(results)
