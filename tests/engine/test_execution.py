@@ -1,12 +1,15 @@
 """Operators that hand tensors to each other on the device."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
 import vkdml
+from tests.engine.ready import as_ours
 from vkdml.engine import weights
 from vkdml.engine.compiled import Share
-from vkdml.engine.execution import HOST, Execution, Node
+from vkdml.engine.execution import Execution, Kept, Node
 from vkdml.engine.vulkan import gpu as low_level
 from vkdml.engine.vulkan.memory import DeviceMemory
 from vkdml.engine.vulkan.store import Recent
@@ -38,8 +41,8 @@ def values():
             for name, shape in {"x": (T, B, I), "w0": (1, H, I), "r0": (1, H, H), "w1": (1, H, H), "r1": (1, H, H)}.items()}
 
 
-def run(network, values):
-    return network.run(values, {"y": ((T, 1, B, H), np.float32)})["y"]
+def run(network, values, **marks):
+    return network.run(values, {"y": ((T, 1, B, H), np.float32)}, marks=marks)["y"]
 
 
 def two_layers(values):
@@ -63,17 +66,89 @@ def test_weights_that_a_node_computes_are_packed_each_time(device, values):
         np.testing.assert_allclose(run(chain, values), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("ways", [{"w0": HOST, "r0": HOST}, {"w0": HOST}, {"r0": HOST}])
-def test_weights_that_each_run_passes_are_packed_each_time(device, values, ways, packings):
-    """Once any of a node's weights is passed so. They are neither copied nor compared, and no run may leave them out."""
-    single = Execution(device.gpu, Share(0.5), [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"], ways=ways)
+@pytest.fixture
+def uploads(monkeypatch):
+    """The arrays that were copied to kept buffers."""
+    copied, upload = [], DeviceMemory.upload
+    monkeypatch.setattr(DeviceMemory, "upload", lambda memory, array, *at: (
+        upload(memory, array, *at), copied.append(array) if array.dtype == np.float32 else None)[0])
+    return copied
+
+
+@pytest.mark.parametrize("kept", [("w0", "r0"), ("w0",), ("r0",)])
+def test_weights_that_are_kept_are_packed_each_time(device, values, kept, packings):
+    """Once any of a node's weights is kept. They are neither copied nor compared, and no run may leave them out."""
+    single = Execution(device.gpu, Share(0.5), [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"], ways={name: Kept() for name in kept})
     for scale in (1, -1, -1, 0.5):
         values["w0"] *= np.float32(scale)
         values["r0"] *= np.float32(scale)
-        np.testing.assert_allclose(run(single, values), reference.rnn(values["x"], values["w0"], values["r0"])[0], atol=1e-5)
+        marks = {name: object() for name in kept}
+        np.testing.assert_allclose(run(single, values, **marks), reference.rnn(values["x"], values["w0"], values["r0"])[0], atol=1e-5)
     with pytest.raises(vkdml.InvalidArgumentError, match="w0: found no array; expected 60 bytes"):
-        run(single, {name: array for name, array in values.items() if name != "w0"})
+        run(single, {name: array for name, array in values.items() if name != "w0"}, **marks)
     assert (single.weight_names, packings) == (set(), [])
+
+
+def rectifiers(device, kept):
+    """Two executions that are given one buffer. Each computes max(w, 0)."""
+    return [Execution(device.gpu, device.share, [relu_node(device, (1, 1, H, I), ("w", "y"))], ["y"], ways={"w": kept}) for _ in "ab"]
+
+
+def relu(execution, array, mark):
+    return execution.run({"w": array}, {"y": (array.shape, np.float32)}, marks={"w": mark})["y"]
+
+
+def test_what_is_kept_is_copied_once_for_all_executions(device, values, uploads):
+    one, other = rectifiers(device, Kept())
+    w, mark = values["w0"], object()
+    for execution in (one, other, one):
+        np.testing.assert_array_equal(relu(execution, w, mark), np.maximum(w, 0))
+    assert len(uploads) == 1
+    np.testing.assert_array_equal(relu(other, -w, mark), np.maximum(w, 0))  # the mark says that it is the same
+    for sign, again in ((-1, object()), (1, mark)):  # another one came between
+        np.testing.assert_array_equal(relu(other, sign * w, again), np.maximum(sign * w, 0))
+    assert len(uploads) == 3
+    np.testing.assert_array_equal(relu(rectifiers(device, Kept())[0], -w, mark), np.maximum(-w, 0))  # in a buffer of its own
+
+
+def test_what_is_kept_is_copied_again_after_the_store_dropped_it(device, values, uploads):
+    one, other = rectifiers(device, Kept())
+    w, mark = values["w0"], object()
+    relu(one, w, mark)
+    with device.gpu.lock:
+        device.gpu.store.drop_memory(lambda: False)
+    np.testing.assert_array_equal(relu(other, w, mark), np.maximum(w, 0))
+    assert len(uploads) == 2
+
+
+def test_what_is_kept_is_copied_again_after_a_copy_failed(device, values, monkeypatch):
+    """The buffer may hold any part of it: also for the array that it held before."""
+    one, other = rectifiers(device, Kept())
+    w, mark, new, upload = values["w0"], object(), object(), DeviceMemory.upload
+    relu(one, w, mark)
+
+    @as_ours
+    def failing(memory, array, *at):
+        upload(memory, array, *at)
+        raise vkdml.DriverError("a copy")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DeviceMemory, "upload", failing)
+        with pytest.raises(vkdml.DriverError):
+            relu(one, -w, new)
+    for array, again in ((w, mark), (-w, new)):
+        np.testing.assert_array_equal(relu(other, array, again), np.maximum(array, 0))
+
+
+def test_threads_that_share_what_is_kept(device, values):
+    executions, arrays = rectifiers(device, Kept()), [values["w0"], -values["w0"]]
+    marks = [object(), object()]
+
+    def work(k):
+        return all(np.array_equal(relu(executions[k], arrays[k], marks[k]), np.maximum(arrays[k], 0)) for _ in range(50))
+
+    with ThreadPoolExecutor(2) as pool:
+        assert all(pool.map(work, range(2)))
 
 
 def test_constants_are_not_compared(device, values, monkeypatch):

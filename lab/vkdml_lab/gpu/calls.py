@@ -41,8 +41,7 @@ def _random(*sizes: int) -> np.ndarray:
 def _layer() -> Call:
     import vkdml
     layer = vkdml.GRU(_random(1, 3 * HIDDEN, HIDDEN), _random(1, 3 * HIDDEN, HIDDEN), linear_before_reset=True)
-    x = _random(STEPS, 1, HIDDEN)
-    return lambda: layer(x)
+    return lambda: layer(X)
 
 
 def _module() -> Call:
@@ -50,13 +49,15 @@ def _module() -> Call:
 
     import vkdml.torch
     module = vkdml.torch.convert(torch.nn.LSTM(HIDDEN, HIDDEN).eval())
-    x = torch.from_numpy(_random(STEPS, 1, HIDDEN))
+    return torch.inference_mode()(lambda: module(torch.from_numpy(X)))
 
-    def call() -> object:
-        with torch.inference_mode():
-            return module(x)
 
-    return call
+def _training() -> Call:
+    import torch
+
+    import vkdml.torch
+    module = vkdml.torch.convert(torch.nn.LSTM(1024, 1024), training="device")
+    return lambda: module(torch.ones(25, 64, 1024))[0].sum().backward()
 
 
 def _model(graph: str, weights: Mapping[str, np.ndarray]) -> object:
@@ -74,8 +75,7 @@ def _stack() -> Call:
         f"stack (float[T, B, {HIDDEN}] x0) => (float[T, B, {HIDDEN}] x{LAYERS}) {{"
         f"one = Constant <value_ints = [1]> () {nodes} }}",
         {f"{name}{place}": _random(1, 4 * HIDDEN, HIDDEN) for name in "wr" for place in range(LAYERS)}))
-    x = _random(STEPS, 1, HIDDEN)
-    return lambda: session.run(None, {"x0": x})
+    return lambda: session.run(None, {"x0": X})
 
 
 def _stream() -> Call:
@@ -95,15 +95,18 @@ def _download() -> Call:
     return lambda: buffer.download((STEPS, HIDDEN))
 
 
-CALLS: dict[str, Callable[[], Call]] = {"layer": _layer, "module": _module, "stack": _stack, "stream": _stream,
-                                        "download": _download}
-HERE = [name for name in CALLS if name != "module" or find_spec("torch")]  # PyTorch is optional
+CALLS: dict[str, Callable[[], Call]] = {"layer": _layer, "module": _module, "training": _training, "stack": _stack,
+                                        "stream": _stream, "download": _download}
+HERE = [name for name in CALLS if name not in ("module", "training") or find_spec("torch")]  # PyTorch is optional
+X = _random(STEPS, 1, HIDDEN)
 
 # Bounds of a call. A GPU that shares the host's memory copies nothing
 _STATE, _SLACK = 4 * HIDDEN, 64  # bytes of a step's x, y or state; of the flags by which plans give up
 BOUNDS = {
     "layer": {"barriers": 12, "copies": 4, "copied bytes": (2 * STEPS + 1) * _STATE + _SLACK},  # x, y and the last h
     "module": {"barriers": 14, "copies": 5, "copied bytes": (2 * STEPS + 2) * _STATE + _SLACK},  # and the last c
+    "training": {"submissions": 4, "waits": 4, "barriers": 94, "copies": 17, "copied bytes": 122 * 10**6,
+                 "vkBeginCommandBuffer": 1},  # the matrix of a layer's parameters goes up by itself, and once
     "stack": {"barriers": 24, "copies": 2 + LAYERS, "copied bytes": 2 * STEPS * _STATE + _SLACK},
     "stream": {"barriers": 8, "copies": 2, "copied bytes": _STATE + _SLACK},  # y, which is the state; no small inputs
     "download": {"barriers": 2, "copies": 1, "copied bytes": STEPS * _STATE, "vkBeginCommandBuffer": 1},
@@ -123,16 +126,14 @@ def breaches(gpu: Gpu, call: str, counts: Counts) -> list[str]:
 def counted(name: str, calls: list[str], drivers: Path = FETCHED) -> dict[str, Counts]:
     """Count these calls, once warm, on a GPU's driver. Raises RuntimeError if the process fails."""
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        of_gpu: Driver = driver(GPUS[name], drivers, folder)
+        of_gpu: Driver = driver(GPUS[name], drivers, Path(temporary))
         # Nothing is computed, so findings must not be kept for real devices
-        environment = of_gpu.environment | build(folder) | {"XDG_CACHE_HOME": temporary, "VKDML_TUNING": "off"}
+        environment = of_gpu.environment | build(Path(temporary)) | {"XDG_CACHE_HOME": temporary, "VKDML_TUNING": "off"}
         child = subprocess.run([*of_gpu.python(), "-m", "vkdml_lab.gpu.calls", "--inside", temporary, name, *calls],
                                env=environment, capture_output=True, text=True)
     if child.returncode:
         raise RuntimeError(f"{name}: the process ended with {child.returncode}: {child.stderr[-2000:]}")
-    found: dict[str, Counts] = json.loads(child.stdout.splitlines()[-1])
-    return found
+    return dict(json.loads(child.stdout.splitlines()[-1]))
 
 
 def _count(layer: Layer, call: Call) -> Counts:

@@ -30,9 +30,14 @@ from .weights import Contents, PackState, Snapshot, Weights, digest, is_current
 _LEAST_BYTES = 256
 _MOST_DIRECT_BYTES = 2**16  # of an input that the host writes to the device's memory; larger ones are copied
 
-# How an input gets to the device: from the host at each run, through shared memory at each run, or as this constant
-Way = Literal["host", "shared"] | np.ndarray
-HOST: Way = "host"
+
+class Kept:
+    """An input that stays on the device, in a buffer of its own, for all executions whose `ways` have this object."""
+
+
+# How an input gets to the device: through shared memory at each run, from the host at a run that does not find it there, or as
+# this constant; otherwise, from the host at each run
+Way = Literal["shared"] | Kept | np.ndarray
 
 _log = logging.getLogger(__name__)
 
@@ -110,8 +115,9 @@ class Execution:
     none may be shared. If all weights of a node are constants, runs leave them out.
     turns: how many sets of buffers it has, so that the host can access one while a run uses another (`prepared`).
 
-    inputs: the names that each run must pass as arrays. weight_names: those of weights, unless all of a node's are constants; a
-    run may leave them out if they have not changed. shared: those of shared inputs and outputs.
+    inputs: the names that each run must pass as arrays. kept: those that it must pass with marks. weight_names: those of
+    weights, unless all of a node's are constants; a run may leave them out if they have not changed. shared: those of shared
+    inputs and outputs.
     """
 
     def __init__(self, gpu: Gpu, share: Share, nodes: Sequence[Node], outputs: Iterable[str], options: Options = Options(),
@@ -133,10 +139,15 @@ class Execution:
         self.weight_names = {name for names in self._passed.values() for name in names.values()}
         for index in self._given.keys() - self._passed:
             self._contents.look(index, self._given[index], arrays, self._memory_of)
-        self._constants = {name: (("constant", digest({"": array})), array)
-                           for name, array in arrays.items() if name in self._sizes}
+        stays = {name: way for name, way in ways.items() if isinstance(way, Kept) and name in self._sizes}
+        self.kept = stays.keys()
+        self._stay: dict[str, tuple[Hashable, Callable[[], DeviceMemory]]] = {
+            **{name: (("constant", digest({"": array})), partial(self._uploaded, name, array))
+               for name, array in arrays.items() if name in self._sizes},
+            **{name: (("kept", way, self._sizes[name]), partial(DeviceMemory, gpu, self._sizes[name]))
+               for name, way in stays.items()}}
         self.shared = {name for name, way in ways.items() if isinstance(way, str) and way == SHARED} & self._sizes.keys()
-        self.inputs = sorted(self._sizes.keys() - computed - self._constants.keys() - self.shared)
+        self.inputs = sorted(self._sizes.keys() - computed - self._stay.keys() - self.shared)
         self._read = [name for name in outputs if name not in self.shared]  # the host reads them after each run
         self._on_host = self._sizes.keys() if self._is_verified else {*self.inputs, *self._read}
         checked = {names.get(problem.checked_input or "") for problem, names in nodes}
@@ -196,12 +207,14 @@ class Execution:
 
     @working
     def run(self, values: Mapping[str, np.ndarray], results: Mapping[str, tuple[Sequence[int], Any]],
-            fill: Callable[[Mapping[str, DeviceMemory]], object] = bool) -> dict[str, np.ndarray]:
+            fill: Callable[[Mapping[str, DeviceMemory]], object] = bool, marks: Mapping[str, object] = {}
+            ) -> dict[str, np.ndarray]:
         """Run the nodes on arrays. Return the outputs, by name.
 
         values: the inputs and weights, by name, contiguous or with the strides of their descriptors. If all weights of a node
         are left out, they have not changed. results: shapes and dtypes of the outputs to return. fill: called before the run
-        with the device's memory by name, which it may keep; it writes the shared inputs.
+        with the device's memory by name, which it may keep; it writes the shared inputs. marks: objects for the kept
+        inputs: an array with the mark of the last one that was copied to the buffer is equal to it, and not copied.
 
         Raises InvalidArgumentError before any work for an input that is missing or too short, for sequence lengths above T, if
         the device has too little memory, and within another run of the same thread; DriverError when the driver fails;
@@ -209,9 +222,16 @@ class Execution:
         """
         begin, made = time.perf_counter(), self.gpu.pipelines_made
         given = [self._memory_of(name, values.get(name)) for name in self.inputs]
+        kept = {name: flat(self._memory_of(name, values.get(name))) for name in self.kept}
         turn = self.prepared(values, self._is_verified and self._share.has_next())[0]
         for name, memory in zip(self.inputs, given):
             turn.view(name, memory.shape, memory.dtype)[...] = memory
+        for name, memory in kept.items():
+            buffer = turn.buffers[name]
+            if buffer._mark is not marks[name]:
+                buffer._mark = None  # until it is there
+                buffer.upload(memory)
+                buffer._mark = marks[name]
         fill(turn.buffers)
         turn.commands.execute()
         if self.gpu.pipelines_made > made:
@@ -266,10 +286,10 @@ class Execution:
         info, taken = self.gpu.info, Counter[tuple[int, Kind]]()
         # Drivers add bytes to a buffer, so a buffer cannot be as large as the largest allocation
         largest = min(info.max_storage_buffer_range, info.max_allocation // 2 or info.max_storage_buffer_range)
-        sizes = {name: size for name, size in self._sizes.items() if name not in self._constants}
+        sizes = {name: size for name, size in self._sizes.items() if name not in self._stay}
         tensors = [places(sizes, self._on_host, largest, taken, self._only_written, self.shared) for _ in range(self._count)]
         own, packing = [], {}
-        kept = Counter({name: self.gpu.bytes_of(self._sizes[name], COPIED) for name in self._constants})
+        kept = Counter({name: self.gpu.bytes_of(self._sizes[name], COPIED) for name in self._stay})
         for index, (compiled, _) in enumerate(self._nodes):
             packed, needed = compiled.plan.packed, compiled.temporary
             for name, size in compiled.read.items():
@@ -339,13 +359,12 @@ class Execution:
     def _record(self, is_checked: bool) -> list[Turn]:
         """Record commands for each turn that upload the inputs, run all nodes and read back the outputs."""
         assert self._places is not None
-        constants = {name: self.gpu.keep(key, partial(self._uploaded, name, array),
-                                         self.gpu.bytes_of(self._sizes[name], COPIED), self._lease)
-                     for name, (key, array) in self._constants.items()}
+        stay = {name: self.gpu.keep(key, make, self.gpu.bytes_of(self._sizes[name], COPIED), self._lease)
+                for name, (key, make) in self._stay.items()}
         turns = []
         for tensors in self._places.tensors:
-            buffers = {name: self._buffer(place) for name, place in tensors.items()}
-            turns.append(Turn(buffers, self._recorded(is_checked, {**buffers, **constants}), {}))
+            buffers = {name: self._buffer(place) for name, place in tensors.items()} | stay
+            turns.append(Turn(buffers, self._recorded(is_checked, buffers), {}))
         return turns
 
     def _recorded(self, is_checked: bool, memory: Mapping[str, DeviceMemory]) -> Commands:

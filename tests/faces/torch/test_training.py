@@ -2,7 +2,9 @@
 
 import copy
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -12,6 +14,9 @@ from torch.utils.checkpoint import checkpoint
 
 import vkdml
 import vkdml.torch as vt
+from vkdml.engine.vulkan.memory import DeviceMemory
+from vkdml.faces.sessions import open_device
+from vkdml.faces.torch import training
 
 from .gradients import TOLERANCE, error
 from .support import B, H, I, T
@@ -130,6 +135,140 @@ def test_what_is_changed_in_place_before_backward_is_refused(changed):
     else:
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             loss.backward()
+
+
+def test_a_matrix_that_is_changed_in_place_is_refused():
+    """Its copy on the device would be another one. PyTorch's functions are all that have it."""
+    _, twin = pair(nn.GRU)
+    loss = loss_of(twin, torch.randn(T, B, I))
+    node, = (node for node in graph_of(loss) if "_Layer" in node.name())
+    matrix = node.saved_tensors[1]
+    with torch.no_grad():
+        matrix.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def graph_of(loss):
+    """All of its nodes."""
+    found, left = set(), [loss.grad_fn]
+    while left:
+        node = left.pop()
+        if node is not None and node not in found:
+            found.add(node)
+            left += [following for following, _ in node.next_functions]
+    return found
+
+
+@pytest.fixture
+def uploads(monkeypatch):
+    """The matrices of parameters that were copied to the device."""
+    copied, upload = [], DeviceMemory.upload
+    monkeypatch.setattr(DeviceMemory, "upload", lambda memory, array, *at: (
+        upload(memory, array, *at), copied.append(array) if array.dtype == np.float32 else None)[0])
+    return copied
+
+
+def test_a_step_copies_each_matrix_of_parameters_once(uploads):
+    module, twin = pair(num_layers=2, bidirectional=True)
+    x = torch.randn(T, B, I)
+    for one in (module, twin, twin):
+        one.zero_grad()
+        loss_of(one, x).backward()
+    assert_same_gradients(module, twin)
+    assert len(uploads) == 2 * 4
+
+
+def another_forward(module, x):
+    """With other parameters, in the same buffer."""
+    for parameter in module.parameters():
+        parameter.data.neg_()
+    module(x)
+    for parameter in module.parameters():
+        parameter.data.neg_()
+
+
+BETWEEN = {  # what happens between forward and backward, and how many matrices are copied in all
+    "nothing": (lambda module, x: None, 1),
+    "another forward": (another_forward, 3),
+    "one of its deep copy": (lambda module, x: another_forward(copy.deepcopy(module), x), 2),
+    "one of other sizes": (lambda module, x: another_forward(module, x[:2]), 3),
+    "one for inference": (lambda module, x: another_forward(module.eval(), x), 1),
+    "one in inference mode": (lambda module, x: torch.inference_mode()(another_forward)(module, x), 3),
+    "another backward": (lambda module, x: loss_of(module, x).backward(), 3),
+    "the store is cleared": (lambda module, x: clear(), 2),
+}
+
+
+def clear():
+    gpu = open_device("", None).gpu
+    with gpu.lock:
+        gpu.store.drop_memory(lambda: False)
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+def test_what_comes_between_forward_and_backward(name, uploads):
+    """It may put another matrix where this one was. The graph is kept: the second backward finds it there again."""
+    between, copies = BETWEEN[name]
+    module, twin = pair(nn.GRU)
+    x = torch.randn(T, B, I)
+    for one in (module, twin):
+        loss = loss_of(one, x)
+        between(one, x)
+        one.train()
+        for _ in range(2):
+            loss.backward(retain_graph=True)
+    assert_same_gradients(module, twin)
+    assert len(uploads) == copies
+
+
+@pytest.mark.parametrize("way", ["copied", "zeroed", "zeroed in place"])
+def test_hooks_of_saved_tensors_decide_what_backward_reads(way):
+    """Also of the matrix, which is on the device. If PyTorch's hooks make it zero, no gradient reaches x."""
+    shape = (4 * H, 16)  # of the matrix [R, W, bias], in whole vectors
+    _, twin = pair()
+    x, saved = torch.randn(T, B, I, requires_grad=True), []
+
+    def unpack(tensor):
+        return tensor if tensor.shape != shape or way == "zeroed in place" else tensor * (way == "copied")
+
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: saved.append(tensor) or tensor, unpack):
+        loss = loss_of(twin, x)
+    matrix, = (tensor for tensor in saved if tensor.shape == shape)
+    if way == "zeroed in place":
+        with torch.no_grad():
+            matrix.zero_()
+    loss.backward()
+    assert x.grad.any() == (way == "copied")
+
+
+def test_threads_that_train_one_module():
+    """Their parameters are the same; their matrices, of which the device keeps one, are not."""
+    module, twin = pair(nn.GRU)
+    xs = [torch.randn(T, B, I, requires_grad=True) for _ in range(4)]
+
+    def work(x):
+        with torch.enable_grad():
+            return all(torch.allclose(torch.autograd.grad(loss_of(twin, x), x)[0], torch.autograd.grad(loss_of(module, x), x)[0], atol=1e-5)
+                       for _ in range(5))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, xs))
+
+
+def test_a_lost_device(monkeypatch):
+    """It keeps no matrix: a backward that needs it is refused, and a step on the device that is opened again is right."""
+    module, twin = pair(nn.GRU)
+    devices, x = [vkdml.Device()], torch.randn(T, B, I)
+    monkeypatch.setattr(training, "open_device", lambda *_: devices[-1])
+    loss = loss_of(twin, x)
+    devices[-1].gpu.driver._lose("It failed")
+    devices.append(vkdml.Device())
+    with pytest.raises(vkdml.DeviceLostError):
+        loss.backward()
+    for one in (module, twin):
+        loss_of(one, x).backward()
+    assert_same_gradients(module, twin)
 
 
 REFUSED = {

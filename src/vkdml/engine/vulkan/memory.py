@@ -31,6 +31,7 @@ class DeviceMemory(OfOneProcess, Closing):
     _of_memory = "_tensor", "_mapped"
     _is_counted = _is_exposed = False  # see Buffer
     _is_clear = False  # whether the word by which attempts give up is 0
+    _mark: object = None  # identifies what an execution keeps there
     _imported: Any = None  # what another API has of shared memory, as long as it
     offset = 0  # the first byte that kernels see; a Range has this attribute too
 

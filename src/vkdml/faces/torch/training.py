@@ -10,13 +10,14 @@ import torch
 from torch import _C, Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.utils.weak import TensorWeakRef
 
-from ...engine.execution import HOST, Execution, Node
+from ...engine.execution import Execution, Kept, Node
 from ...errors import TorchArgumentError
-from ...operators import plain_problem
-from ...operators.checks import round_up
+from ...operators import copy_problem, plain_problem
+from ...operators.checks import check_tensor, round_up
 from ...operators.element_types import FLOAT32
-from ...operators.header.descs import DML_BUFFER_TENSOR_DESC, DML_GEMM_OPERATOR_DESC
+from ...operators.header import descs
 from ...operators.problem import problem_of
 from ..directml.device import Device
 from ..sessions import open_device
@@ -38,41 +39,59 @@ class Pass(NamedTuple):
 
 
 class Passes:
-    """The executions of a direction of a layer. Weights are packed at each run, as they change at each step of training."""
+    """The executions of a direction of a layer, both with the matrix [R, W, bias]. They pack weights at each run."""
 
-    def __init__(self, of: Pass, device: Device) -> None:
+    def __init__(self, of: Pass, device: Device, matrix: Kept) -> None:
         kind, sizes = KINDS[of.mode], {"T": of.t, "B": of.b, "I": of.inputs, "H": of.hidden, "D": 1}
         cell, gradient = kind.training
         self.words, h, count = gradient.loops[0].words, of.hidden, of.t * of.b
         columns = self.columns = round_up(h + of.inputs + 1, 4)  # of the matrix [R, W, bias], in whole vectors
         left_out = {"PeepholeTensor", "" if of.lengths else "SequenceLengthsTensor"}
         fields, after = ([field for field in one.tensors if field not in left_out] for one in (cell, gradient))
+        rows, n = self.words * h, len(kind.gates) * h
+        more = rows - n  # a GRU's matrix has one gate more
         node = Node(problem_of(cell, FLOAT32, sizes, fields, kind.activations, kind.flags, (of.reverse,)),
                     {field: field for field in fields})
+        nodes = [_part((rows, columns), "WeightTensor", of.inputs, (more, h, n, 0)),
+                 _part((rows, columns), "RecurrenceTensor", h, (more, 0, n - more, 0), (0, 0, more, n - more)), node]
         self.results = {field: (of.t, of.b, cell.loops[-1].words * h) if field == "OutputSequenceTensor" else (of.b, h)
                         for field in cell.outputs}
-        weights = ("WeightTensor", "RecurrenceTensor", "BiasTensor")
-        self.forward = Execution(device.gpu, device.share, [node], self.results, ways=dict.fromkeys(weights, HOST))
+        self.forward = Execution(device.gpu, device.share, nodes, self.results, ways={"w": matrix})
 
         names = {field: field for field in after} | dict.fromkeys(("WeightTensor", "RecurrenceTensor"), "w")
         strides = {"RecurrenceTensor": (0, 0, 1, columns)}  # the matrix's first columns, transposed
         node = Node(problem_of(gradient, FLOAT32, sizes | {"I": columns}, after, kind.activations, {}, (not of.reverse,),
                                strides), names)
-        rows, given = self.words * h, h + of.inputs
-        d = "OutputSequenceTensor"
+        d, starts = "OutputSequenceTensor", _desc(1, of.b, data_type=descs.DML_TENSOR_DATA_TYPE.INT32)
+        first = copy_problem.gather(descs.DML_GATHER_OPERATOR_DESC(
+            InputTensor=_desc(count, rows), IndicesTensor=starts, OutputTensor=_desc(of.b, rows), Axis=0, IndexDimensions=1))
         nodes = [node, _product((rows, count, 1, rows), d, (count, columns, columns, 1), "InputTensor", "dw"),
-                 _product((count, rows, rows, 1), d, (rows, given, columns, 1), "w", "dx")]
+                 _part((rows, columns), "W", of.inputs, (0, h, rows, 0)),
+                 _product((count, rows, rows, 1), d, (rows, of.inputs, of.inputs, 1), "W", "dx"),
+                 Node(first, {"InputTensor": d, "IndicesTensor": "starts", "OutputTensor": "first"}),
+                 _product((of.b, rows, rows, 1), "first", (rows, h, columns, 1), "w", "dh")]
         last = {field: (of.b, h) for field in gradient.outputs if field != d}
-        self.gradients = {"dw": (rows, columns), "dx": (of.t, of.b, given), **last}
-        self.backward = Execution(device.gpu, device.share, nodes, self.gradients, ways={"w": HOST})
+        self.gradients = {"dw": (rows, columns), "dx": (of.t, of.b, of.inputs), "dh": (of.b, h), **last}
+        self.backward = Execution(device.gpu, device.share, nodes, self.gradients, ways={"w": matrix})
+
+
+def _desc(*sizes: int, strides: Any = None, data_type: Any = FLOAT32.data_type) -> descs.DML_BUFFER_TENSOR_DESC:
+    return descs.DML_BUFFER_TENSOR_DESC(DataType=data_type, Sizes=sizes, Strides=strides)
+
+
+def _part(matrix: tuple[int, int], result: str, width: int, *parts: tuple[int, int, int, int]) -> Node:
+    """Make a node that copies parts of the matrix: of each the first row and column there, its rows, and its first row here."""
+    moves = [copy_problem.CopiedPart("InputTensor", (rows, width), (row, column), (1, 1), (at, 0))
+             for row, column, rows, at in parts if rows]
+    sizes = {"InputTensor": matrix, "OutputTensor": (sum(move.sizes[0] for move in moves), width)}
+    tensors = {field: check_tensor("COPY", field, _desc(*size), {FLOAT32.data_type: 4}, [2]) for field, size in sizes.items()}
+    return Node(copy_problem.copied("COPY", tensors, moves), {"InputTensor": "w", "OutputTensor": result})
 
 
 def _product(a: tuple[int, ...], a_name: str, b: tuple[int, ...], b_name: str, result: str) -> Node:
     """Make a node of a product of matrices: the rows and columns of each, and their strides."""
-    def desc(rows: int, columns: int, *strides: int) -> DML_BUFFER_TENSOR_DESC:
-        return DML_BUFFER_TENSOR_DESC(DataType=FLOAT32.data_type, Sizes=[1, 1, rows, columns], Strides=[0, 0, *strides])
-
-    gemm = DML_GEMM_OPERATOR_DESC(ATensor=desc(*a), BTensor=desc(*b), OutputTensor=desc(a[0], b[1], b[1], 1))
+    of_a, of_b = (_desc(1, 1, *one[:2], strides=(0, 0, *one[2:])) for one in (a, b))
+    gemm = descs.DML_GEMM_OPERATOR_DESC(ATensor=of_a, BTensor=of_b, OutputTensor=_desc(1, 1, a[0], b[1]))
     return Node(plain_problem.gemm(gemm), {"ATensor": a_name, "BTensor": b_name, "OutputTensor": result})
 
 
@@ -82,16 +101,17 @@ class _Layer(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, of: Pass, passes: Passes, lengths: Tensor | None, x: Tensor, w: Tensor, h: Tensor, c: Tensor) -> Any:
         hidden, inputs, n = of.hidden, of.inputs, len(KINDS[of.mode].gates) * of.hidden
-        recurrent, bias, recurrent_bias = w[:n, :hidden], w[-n:, hidden + inputs], w.new_zeros(n)
+        bias, recurrent_bias = w[-n:, hidden + inputs], w.new_zeros(n)
         if of.mode == "GRU":  # m z r n -> z r n
-            recurrent, recurrent_bias = recurrent.roll(-hidden, 0), pad(w[:hidden, hidden + inputs], (2 * hidden, 0))
-        values = {"InputTensor": x, "WeightTensor": w[-n:, hidden:hidden + inputs], "RecurrenceTensor": recurrent,
-                  "BiasTensor": torch.cat([bias, recurrent_bias]), "HiddenInitTensor": h, "CellMemInitTensor": c}
+            recurrent_bias = pad(w[:hidden, hidden + inputs], (2 * hidden, 0))
+        values = {"InputTensor": x, "w": w, "BiasTensor": torch.cat([bias, recurrent_bias]), "HiddenInitTensor": h,
+                  "CellMemInitTensor": c}
         if lengths is not None:
             values["SequenceLengthsTensor"] = lengths.int()
-        results = run(of.mode, passes.forward, values, passes.results)
-        y, *last = results.values()
         ctx.of, ctx.passes, ctx.lengths = of, passes, lengths
+        ctx.mark, ctx.matrix = object(), TensorWeakRef(w)
+        results = run(of.mode, passes.forward, values, passes.results, {"w": ctx.mark})
+        y, *last = results.values()
         ctx.save_for_backward(x, w, h, c, y)  # PyTorch refuses backward after one of them was changed in place
         ctx.set_materialize_grads(False)
         return y[..., :hidden].clone(), *last
@@ -113,17 +133,17 @@ class _Layer(torch.autograd.Function):
             outside = outside.index_put((ends, rows), dh, accumulate=True)
         saved = torch.cat([outside, before[..., -of.hidden:]][:min(ctx.passes.words, 2)], -1)  # an RNN needs no h
         values = {"InputTensor": pad(given, (0, w.shape[1] - given.shape[-1])), "SavedTensor": saved, "w": w,
-                  "CellMemInitTensor": torch.zeros_like(c) if dc is None else dc}
+                  "starts": (starts * of.b + rows).int(), "CellMemInitTensor": torch.zeros_like(c) if dc is None else dc}
         if lengths is not None:
             past = (torch.arange(of.t, device=x.device)[:, None] >= lengths)[..., None]
             values |= {name: values[name].masked_fill(past, 0) for name in ("InputTensor", "SavedTensor")}
             values["SequenceLengthsTensor"] = lengths.int()
-        found = run(of.mode, ctx.passes.backward, values, ctx.passes.gradients)
-        first = found.get("OutputCellSingleTensor")
-        of_h = found["dx"][starts, rows, :of.hidden]
+        mark = ctx.mark if ctx.matrix() is w else object()  # hooks of saved tensors may return another matrix
+        found = run(of.mode, ctx.passes.backward, values, ctx.passes.gradients, {"w": mark})
+        first, of_h = found.get("OutputCellSingleTensor"), found["dh"]
         if of.mode == "GRU":
             of_h = of_h + first
-        return None, None, None, found["dx"][..., of.hidden:], found["dw"], of_h, first if of.mode == "LSTM" else None
+        return None, None, None, found["dx"], found["dw"], of_h, first if of.mode == "LSTM" else None
 
 
 def _ends(x: Tensor, lengths: Tensor | None, reverse: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -183,7 +203,8 @@ def run_layers(call: OperatorCall, compiled: CompiledStacks, dropout: float) -> 
                 given, w, states[0] = torch.cat([x, first], -1), torch.cat([w, r], 1), zeros
             of = Pass(form.mode, len(x), x.shape[1], given.shape[2], h, direction == 1, lengths is not None)
             with compiled.lock:
-                passes = compiled.stacks.get((of, device), lambda: Passes(of, device))  # noqa: B023  (called at once)
+                kept = compiled.stacks.get(("matrix", at), Kept)
+                passes = compiled.stacks.get((of, device, at), lambda: Passes(of, device, kept))  # noqa: B023  (called at once)
             matrix = _matrix(of, passes.columns, w, r if projection is None else r @ projection, biases)
             y, *ends = _Layer.apply(of, passes, lengths, given, matrix, *states)
             if projection is not None:

@@ -36,31 +36,33 @@ _PATTERN, _ROUNDS, _LATE = 2**20, 4, 2**25  # of the check: the words of a patte
 _log = logging.getLogger(__name__)
 
 
-def run(module: str, execution: Execution, tensors: Mapping[str, Tensor], shapes: Mapping[str, Sequence[int]]
-        ) -> dict[str, Tensor]:
+def run(module: str, execution: Execution, tensors: Mapping[str, Tensor], shapes: Mapping[str, Sequence[int]],
+        marks: Mapping[str, object] = {}) -> dict[str, Tensor]:
     """Run an execution on tensors of one device, and of the CPU. Return its outputs, of the first tensor's device and type.
 
-    module: for errors. tensors: all that `Execution.run` takes, with any strides. shapes: of the outputs to return.
+    module: for errors. tensors: all that `Execution.run` takes, with any strides. shapes: of the outputs to return. marks: as
+    `Execution.run` takes them.
     """
     first = next(iter(tensors.values()))
     device = first.device
     if device.type == "cpu":
-        return _from_arrays(execution, tensors, shapes)
+        return _from_arrays(execution, tensors, shapes, marks)
     if getattr(getattr(torch, device.type), "is_current_stream_capturing", bool)():
         raise TorchArgumentError(module, "call", "a call while a CUDA graph is captured", "one outside of the capture, as "
                                  "CUDA's graphs cannot contain the work of a Vulkan device")
     if execution.shared:
         return _exchange(execution.gpu, device).run(execution, tensors, shapes, first.dtype)
     pins = device.type in _PINS
-    made = _from_arrays(execution, _on_host(device, tensors), shapes)
+    made = _from_arrays(execution, _on_host(device, tensors), shapes, marks)
     return {name: (tensor.pin_memory() if pins else tensor).to(device, non_blocking=pins) for name, tensor in made.items()}
 
 
-def _from_arrays(execution: Execution, tensors: Mapping[str, Tensor], shapes: Mapping[str, Sequence[int]]) -> dict[str, Tensor]:
+def _from_arrays(execution: Execution, tensors: Mapping[str, Tensor], shapes: Mapping[str, Sequence[int]],
+                 marks: Mapping[str, object]) -> dict[str, Tensor]:
     """Run an execution on tensors of the CPU."""
     arrays = {name: np.ascontiguousarray(to_numpy(tensor)) for name, tensor in tensors.items()}
     dtype = next(iter(arrays.values())).dtype
-    found = execution.run(arrays, {name: (shape, dtype) for name, shape in shapes.items()})
+    found = execution.run(arrays, {name: (shape, dtype) for name, shape in shapes.items()}, marks=marks)
     return {name: to_torch(array) for name, array in found.items()}
 
 
