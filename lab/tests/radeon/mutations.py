@@ -145,8 +145,7 @@ def main() -> int:
                 program.instructions[n] = Instruction.from_buffer_copy(kept)
                 shown[how] += 1
                 if how == "not seen":
-                    waited = f", waited {instruction.waited[kind == 'lgkmcnt']} times" if kind.endswith("mcnt") else ""
-                    missed.append(f"program {program.number} at {instruction.pc:#x}, run {instruction.runs} times{waited}")
+                    missed.append(f"program {program.number} at {instruction.pc:#x}, run {instruction.runs} times")
             total.update(shown)
             print(f"{way:9} {kind:16} {len(all_places):4} places, {idle[kind]} more do not run: {dict(shown)} {'; '.join(missed)}"
                   f"{f' (redundant: {WHY[kind]})' if missed else ''}", flush=True)

@@ -22,7 +22,7 @@ from typing import Any
 from tqdm import tqdm
 
 from vkdml import Options
-from vkdml_lab.gpu import executed, times
+from vkdml_lab.gpu import times
 from vkdml_lab.gpu.cases import CASES, KINDS, Case
 from vkdml_lab.gpu.compiler import Compiler
 from vkdml_lab.gpu.demands import EXPECTED, Expected, Held, hold
@@ -168,23 +168,20 @@ def main() -> int:
     shown = table(row(part) for part in found if part.plan in forced)
     took = table({"GPU": name, "pipelines": one.pipelines, "compiling, s": one.compile_seconds, "in all, s": one.seconds}
                  for name, one in checked.items())
-    is_counted = executed.NAME in arguments.gpus and len(cases) == len(CASES)
-    counted, uncounted = executed.report(arguments.drivers) if is_counted else ("", [])
     first_calls = [row for one in checked.values() for row in one.first_calls]
     write(arguments.output, ["# What GPUs' compilers make of the plans", ASSUMED, "## Demands", summary, "## What it took",
                              took, "## What a first call compiles, s of a core", table(first_calls), "## Steps",
-                             times.table(found), "## What steps execute", executed.NOTE, counted, *uncounted,
-                             "## Pipelines", shown, "## Refused", *refused],
+                             times.table(found), "## Pipelines", shown, "## Refused", *refused],
           [row(part) for part in found])
     pipelines, compiling = (sum(getattr(one, name) for one in checked.values()) for name in ("pipelines", "compile_seconds"))
     slowest = max(first_calls, key=lambda row: row["all"])
-    print(shown if arguments.options else "", summary, *uncounted,
+    print(shown if arguments.options else "", summary,
           f"A first call compiles for {slowest['all']:.1f} s of a core at most ({slowest['GPU']}, {slowest['case']}), of "
           f"{FIRST_CALL_SECONDS:g}.",
           f"{len(refused)} plans are refused; the report is {arguments.output}/gpu-check.md. All took "
           f"{time.perf_counter() - start:.0f} s; {pipelines} pipelines of {len(checked)} GPUs {compiling:.0f} s of a core",
           sep="\n\n")
-    return 0 if all_kept and not uncounted else 1
+    return 0 if all_kept else 1
 
 
 if __name__ == "__main__":

@@ -63,15 +63,11 @@ class Operand(ctypes.Structure):
 class Instruction(ctypes.Structure):
     """An instruction. op: its number in the table. size: bytes of an element in memory. immediate: an offset, or the numbers of
     loads, accesses to shared memory, stores and scalar loads that may be pending. target: index of a branch's target. pc:
-    address in the program.
-
-    Counts: runs; loaded: bytes; passed: bytes of lines that were not in the core's cache; waited: waits for pending loads, of
-    memory, and of shared memory or scalars; ahead: instructions between issuing those loads and waiting.
+    address in the program. runs: how often it has run.
     """
 
     _fields_ = [("op", c_uint16), ("size", c_uint16), ("flags", c_uint32), ("immediate", c_int32 * 4), ("target", c_int32),
-                ("pc", c_int32), ("to", Operand), ("to2", Operand), ("source", Operand * 3),
-                *((name, c_uint64) for name in ("runs", "loaded", "passed")), ("waited", c_uint64 * 2), ("ahead", c_uint64 * 2)]
+                ("pc", c_int32), ("to", Operand), ("to2", Operand), ("source", Operand * 3), ("runs", c_uint64)]
 
 
 class Program(ctypes.Structure):

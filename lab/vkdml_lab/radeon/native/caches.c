@@ -33,7 +33,6 @@ static int look(Wave *w, Instruction *i, u64 va, View *view) {
         return 1;
     else
         memcpy(kept->data, memory, LINE_BYTES), kept->line = number, kept->filled = now;
-    i->passed += LINE_BYTES;
     return 1;
 }
 
@@ -49,7 +48,6 @@ static inline u32 load(Wave *w, Instruction *i, u64 stamp, u64 va, View *view) {
     if (!is_shared(i) && when > clean && by_another && settings.caches && !gave_up) found(STALE, i, va);
     if (scalar) check_race(w, i, va, used->written, STORES, BYTES);
     else if (touch(w, i, va, used, 0, stamp_at(stamp, va, i->size))) word = 0x7fc00000 ^ draw();
-    i->loaded += i->size;
     return word;
 }
 

@@ -48,18 +48,14 @@ static void finish(Wave *w, Pending *p) {  // registers get what was loaded
     free(p);
 }
 
-// Until so many are left. Returns when the youngest of those waited for was issued, or 0
-static u64 wait_until(Wave *w, int kind, int left) {
+static void wait_until(Wave *w, int kind, int left) {  // so many are left
     Queue *q = &w->queues[kind];
-    u64 youngest = 0;
     while (q->count > left) {
         Pending *p = q->of[0];
         perform(w, p);
-        if (p->loads && p->issued > youngest) youngest = p->issued;
         memmove(q->of, q->of + 1, --q->count * sizeof *q->of);
         finish(w, p);
     }
-    return youngest;
 }
 
 static int overlap(const Pending *p, const Pending *q) {
@@ -97,7 +93,7 @@ static Pending *issue(Wave *w, int kind, Instruction *i, u64 lanes, u32 words, i
     if (q->count == MOST_PENDING) wait_until(w, kind, 0);
     Pending *p = malloc(sizeof *p);
     p->i = i, p->mask = lanes, p->words = words, p->loads = loads, p->sent = 0;
-    p->stamp = 0, p->issued = w->steps + 1;
+    p->stamp = 0;
     return q->of[q->count++] = p;
 }
 

@@ -27,27 +27,26 @@ typedef struct { u64 written, read, other_read; } Word;
 typedef struct { u64 va, size; u8 *host; Word *words; } Range;  // of the GPU's addresses
 
 // A load, store or atomic under way. stamp: when memory was read or written, and by whom; 0 before. sent: its order among the
-// core's accesses is fixed. issued: the wave's steps until then
+// core's accesses is fixed
 typedef struct {
     Instruction *i;
     u8 loads, sent;
     u32 words;
-    u64 issued, stamp, mask, address[MOST_LANES];
+    u64 stamp, mask, address[MOST_LANES];
     u32 data[4][MOST_LANES];
 } Pending;
 typedef struct { Pending *of[MOST_PENDING]; int count; } Queue;
 
 enum { LOADS, SHARED, STORES, SCALAR_LOADS, KINDS };  // RDNA 4's loadcnt, dscnt, storecnt and kmcnt
 
-// due: loads under way. product: where the last instruction of vectors put a product of matrices. waited: the steps until the
-// last waits. ordered, over: at the last barrier, until when its accesses of
-// each kind were; clock: until when others' are, if it knows more than its workgroup
+// due: loads under way. product: where the last instruction of vectors put a product of matrices. ordered, over: at the
+// last barrier, until when its accesses of each kind were; clock: until when others' are, if it knows more than its workgroup
 typedef struct Group Group;
 typedef struct {
     Group *group;
     int index, state, pc, width, core, scc;
     u32 pace, scratch_words, product, product_words, s[SCALARS];
-    u64 steps, waited[2], ordered[KINDS], over[KINDS], *clock;
+    u64 steps, ordered[KINDS], over[KINDS], *clock;
     u8 scalar_written[SCALARS], scalar_due[SCALARS], written[VECTORS], due[VECTORS];
     Queue queues[KINDS];
     u32 v[VECTORS][MOST_LANES], scratch[SCRATCH_WORDS][MOST_LANES];  // memory of the system's only where they are used

@@ -25,19 +25,6 @@ static void across_lanes(Wave *w, Instruction *i, u32 *result, u32 *second) {
     }
 }
 
-// Waits for each kind until so many are left. It counts waits for loads that were issued since the last one, and
-// instructions since the youngest
-static void wait_for_counts(Wave *w, Instruction *i) {
-    u64 youngest[2] = {0};
-    for (int kind = 0; kind < KINDS; kind++) {
-        const u64 issued = wait_until(w, kind, i->immediate[kind]);
-        if (issued > youngest[kind != LOADS]) youngest[kind != LOADS] = issued;
-    }
-    for (int n = 0; n < 2; n++)
-        if (youngest[n] > w->waited[n])  // a wait before it has not seen it come
-            i->waited[n]++, i->ahead[n] += w->steps - youngest[n], w->waited[n] = w->steps;
-}
-
 static void other(Wave *w, Instruction *i, u32 *result, u32 *second, const Dispatch *d) {
     switch (i->op) {
     case OP_nothing: case OP_buffer_gl1_inv: break;  // a GPU's middle cache has nothing that its first one had not
@@ -48,7 +35,9 @@ static void other(Wave *w, Instruction *i, u32 *result, u32 *second, const Dispa
         w->state = OVER, w->clock = NULL;
         break;
     case OP_s_barrier: if (d->waves > 1) w->state = AT_BARRIER; break;
-    case OP_s_waitcnt: wait_for_counts(w, i); break;
+    case OP_s_waitcnt:
+        for (int kind = 0; kind < KINDS; kind++) wait_until(w, kind, i->immediate[kind]);
+        break;
     case OP_s_waitcnt_depctr: if (!(i->immediate[0] >> 2 & 7) && !(d->wgp && d->waves > 1)) send_all(w); break;
     case OP_s_getpc_b64: write_scalar(w, i, &i->to, d->program->va + i->pc + 4); break;
     case OP_scalar_load: scalar_load(w, i); break;
