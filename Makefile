@@ -96,7 +96,7 @@ radeon: setup-test
 	@lab/vkdml_lab/gpu/fetch .gpu-drivers
 	@$(VENV_PYTHON) -m lab.tests.radeon.check --minutes $(or $(MINUTES),0)
 
-soak: setup-soak setup-bench
+soak: setup-soak
 	@$(VENV_PYTHON) -m vkdml_lab.soak
 
 clean:

@@ -45,13 +45,9 @@ class Growth:
         return self.allowed / max(self.calls, 1)
 
 
-def settled(samples: Sequence[Sample]) -> Sequence[Sample]:
-    return samples[len(samples) // 3:]
-
-
 def growth(samples: Sequence[Sample], what: str) -> Growth | None:
     """Return the growth in one life, or None if there are too few samples."""
-    later = settled(samples)
+    later = samples[len(samples) // 3:]
     if len(later) < 4:
         return None
     calls, values = (np.array([sample[key] for sample in later], float) for key in ("calls", what))

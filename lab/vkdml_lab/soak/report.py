@@ -1,4 +1,4 @@
-"""Writes the soak's report: soak.md, soak.png and soak.json."""
+"""Writes the soak's report: soak.md and soak.json."""
 
 from __future__ import annotations
 
@@ -9,18 +9,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-import numpy as np
-
-matplotlib.use("agg")  # needs no screen
-from matplotlib import pyplot as plt
-
 from vkdml_lab.fuzz.search import BLIND
 from vkdml_lab.reports import bullets, document, table
 from vkdml_lab.reports import write as write_files
-from vkdml_lab.soak.growth import ALLOWED, Growth, growth, settled
+from vkdml_lab.soak.growth import ALLOWED, Growth, growth
 
-MARKDOWN, PICTURE, DATA = "soak.md", "soak.png", "soak.json"
+MARKDOWN, DATA = "soak.md", "soak.json"
 NOTE = """Growth is looked for in the last two thirds of each life: the median of the slopes between all pairs of samples, times
 the calls between the first and the last. It has to be more than *allowed*, and the last quarter to have more than the first by
 as much. *Least seen* is the smallest leak of each call that would be noticed: what is allowed, divided by these calls."""
@@ -76,7 +70,6 @@ def failed(lives: Sequence[LifeReport]) -> list[str]:
 
 def write(lives: Sequence[LifeReport], folder: Path) -> None:
     write_files(folder, {DATA: [asdict(life) for life in lives], MARKDOWN: markdown(lives)})
-    draw(lives, folder / PICTURE)
 
 
 def markdown(lives: Sequence[LifeReport]) -> str:
@@ -94,9 +87,7 @@ def markdown(lives: Sequence[LifeReport]) -> str:
         "## What grows", NOTE, table(_growth_rows(lives)),
         "## Calls", table(_count_rows(counts)),
         "## With a driver that fails" if struck else "",
-        table({"a call then": outcome, "calls": count} for outcome, count in sorted(struck.items())),
-        "## Times", table(_time_rows(lives), dict.fromkeys(("ms at first", "ms at last"), ".3g")),
-        f"![what the processes take]({PICTURE})")
+        table({"a call then": outcome, "calls": count} for outcome, count in sorted(struck.items())))
 
 
 def _growth_rows(lives: Sequence[LifeReport]) -> Iterator[dict[str, Any]]:
@@ -112,36 +103,3 @@ def _count_rows(counts: Counter[tuple[str, str]]) -> Iterator[dict[str, Any]]:
     outcomes = sorted({outcome for _, outcome in counts})
     for face in sorted({face for face, _ in counts}):
         yield {"face": face, **{outcome: counts[face, outcome] for outcome in outcomes}}
-
-
-def _time_rows(lives: Sequence[LifeReport]) -> Iterator[dict[str, Any]]:
-    """Yield each face's times in the first and last quarter of the samples that growth() uses."""
-    for life in lives:
-        later = settled(life.samples)
-        quarter = max(len(later) // 4, 1)
-        for face in later[0]["ms"] if later else ():
-            times = [sample["ms"][face] for sample in later]
-            yield {"life": life.name, "face": face, "ms at first": float(np.median(times[:quarter])),
-                   "ms at last": float(np.median(times[-quarter:]))}
-
-
-def draw(lives: Sequence[LifeReport], path: Path) -> None:
-    """Draw each sampled quantity over the number of calls, with a line for each life."""
-    figure, grid = plt.subplots(2, 3, figsize=(12, 6), layout="constrained")
-    axes: list[Any] = list(grid.flat)
-    for place, what in zip(axes, ALLOWED):
-        for life in lives:
-            place.plot([sample["calls"] for sample in life.samples], [sample[what] for sample in life.samples], label=life.name)
-        place.set(xlabel="calls", ylabel=f"{what} {ALLOWED[what][0]}".strip())
-    for life in lives:
-        axes[4].plot([sample["calls"] for sample in life.samples],
-                          [sum(sample["ms"].values()) for sample in life.samples], label=life.name)
-        axes[5].plot([sample["seconds"] for sample in life.samples], [sample["calls"] for sample in life.samples])
-    axes[4].set(xlabel="calls", ylabel="ms for a call of each face")
-    axes[5].set(xlabel="seconds", ylabel="calls")
-    for place in axes:
-        place.grid(True, alpha=0.3)
-        place.set_ylim(bottom=0)
-    figure.legend(*axes[0].get_legend_handles_labels(), title="life", fontsize=7, loc="outside right upper")
-    figure.savefig(path, dpi=110)
-    plt.close(figure)

@@ -15,7 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -32,7 +32,7 @@ from vkdml_lab.soak.growth import MIB
 from vkdml_lab.suite import heaps
 from vkdml_lab.suite.support import random_numbers
 
-OPERATORS, CALLS, STRIKES, BEATS = 3, 150, 9, 3  # operators of a life; calls, faults and timed calls of a round
+OPERATORS, CALLS, STRIKES = 3, 150, 9  # operators of a life; calls and faults of a round
 RECORDINGS, RECORDING_STRIKES = 25, 2  # recordings (lab/vkdml_lab/suite/heaps.py) of a round, and those with faults
 # Largest T and B, and how many different T, B and arrays: few, so that caches are soon full
 LONGEST, LARGEST, LENGTHS, BATCHES, ARRAYS = 16, 10, 2, 2, 2
@@ -60,8 +60,7 @@ class Life:
                 seed = self.seed * 100_000 + round_
                 failures = self._round(operators, seed) + self._recordings(seed)
                 round_ += 1
-                sample = self._sample(operators, time.monotonic() - started)
-                lines.write(json.dumps({"sample": sample, "failures": failures, "struck": self.struck,
+                lines.write(json.dumps({"sample": self._sample(), "failures": failures, "struck": self.struck,
                                         "counts": [[*key, count] for key, count in self.counts.items()]}) + "\n")
 
     def _round(self, operators: Sequence[Operator], seed: int) -> list[dict[str, str]]:
@@ -114,11 +113,10 @@ class Life:
         self.file.with_suffix(".call").write_text(call)
         self.before(call)
 
-    def _sample(self, operators: Sequence[Operator], seconds: float) -> dict[str, Any]:
-        times = beats(operators)
+    def _sample(self) -> dict[str, Any]:
         gc.collect()
         _C.malloc_trim(0)  # returns freed memory, so that it does not count
-        return {"seconds": seconds, "calls": self.calls, **taken(), "ms": times}
+        return {"calls": self.calls, **taken()}
 
 
 def drawn(seed: int) -> dict[str, list[int]]:
@@ -150,24 +148,6 @@ def warm_up(operators: Sequence[Operator], steps: Sequence[int], rows: Sequence[
             faces, operators, steps, rows, range(2), (False, True), seeds):
         call = Call(name, operator, t, b, layout=layout, strided=strided, seed=seed)
         face.run(call, {key: argument.value for key, argument in face.arguments(call).items()})
-
-
-def beats(operators: Sequence[Operator]) -> dict[str, float]:
-    """Return the shortest time in milliseconds of the same few calls of each face."""
-    least = {}
-    for name, face in FACES.items():
-        operator = next((operator for operator in operators if face.takes(operator)), None)
-        if operator is None:
-            continue
-        call = replace(Call(name, operator, 4, 2), seed=1)
-        times = []
-        for _ in range(BEATS):
-            values = {key: argument.value for key, argument in face.arguments(call).items()}
-            started = time.perf_counter()
-            face.run(call, values)
-            times.append(time.perf_counter() - started)
-        least[name] = min(times) * 1000
-    return least
 
 
 def main() -> None:
