@@ -184,7 +184,7 @@ def test_times_are_of_cases_that_are_checked():
 
 
 def took(microseconds):
-    return Estimate(microseconds / 1e6, {}, None, None, 1, 1, 1)
+    return Estimate(microseconds / 1e6, {}, None, 1, 1, 1)
 
 
 def test_the_best_plan_counts():

@@ -63,13 +63,13 @@ def row(part: Part) -> dict[str, Any]:
         "code": figures.get("bytes"), "compile ms": pipeline.ms,
     }
     if found:
-        hot, step = found.hot, found.step.totals
+        step = found.step.totals
         longest = max(found.limits, key=lambda name: found.limits[name])
         shown |= {
             "resident": found.resident, "weights": step["weight loads"], "state": step["state loads"],
             "from shared": step["shared loads"],
-            "under way": hot.most, "drains": hot.drains, "fma": step["multiply-adds"] / pipeline.width,
-            "loop cycles": hot.cycles, "cycles": found.limits[longest], "bound by": longest, "us": found.seconds * 1e6,
+            "fma": step["multiply-adds"] / pipeline.width, "cycles": found.limits[longest], "bound by": longest,
+            "us": found.seconds * 1e6,
         }
     return shown | ({"failed": pipeline.error} if pipeline.error else {})
 

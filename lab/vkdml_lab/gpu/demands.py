@@ -10,12 +10,9 @@ from vkdml_lab.gpu import times
 from vkdml_lab.gpu.cases import PROJECTION, Case
 from vkdml_lab.gpu.gpus import DESKTOP
 from vkdml_lab.gpu.measure import ATOMICS, DEFAULT, PERSISTENT, SCRATCH_ACCESSES, TRIED, Part
-from vkdml_lab.gpu.model import Estimate
 from vkdml_lab.gpu.sharing import GATES, STORES, WORDS
-from vkdml_lab.gpu.steps import LoopStep
 from vkdml_lab.internals import Problem
 
-_LEAST_UNDER_WAY = 8  # loads of 16 bytes
 _WITHOUT_16_BITS = "adreno618"  # its driver has no 16-bit storage
 _TIMED = ("rx7900xtx", "rtx3090", "rtx4090", "arc-a770")
 
@@ -53,24 +50,7 @@ def _weights_loaded(part: Part) -> float | None:
     """Return the weights that an invocation loads in a step of a plan that should keep all of them on the core."""
     if not part.estimate or not part.step or part.plan != PERSISTENT or not part.is_loop or part.step.streams:
         return None
-    return max(0.0, _loaded_in_a_pass(part.estimate, part.step))
-
-
-def _loaded_in_a_pass(estimate: Estimate, step: LoopStep) -> float:
-    """Return the weights that an invocation loads in a pass."""
-    return estimate.step.totals["weight loads"] / step.passes - step.own_loads
-
-
-def _under_way(part: Part) -> float | None:
-    """Return the pending loads of the invocations that share a lane. None if all loads of a pass are pending at once."""
-    if not part.estimate or not part.step or not part.is_loop or not part.step.streams:
-        return None
-    return None if part.estimate.hot.most >= _loaded_in_a_pass(part.estimate, part.step) else part.estimate.loads_under_way
-
-
-def _drains(part: Part) -> float | None:
-    """Return how often an iteration of the loop over streamed weights waits for its last pending load."""
-    return part.estimate.hot.drains if part.estimate and part.step and part.step.in_loop else None
+    return max(0.0, part.estimate.step.totals["weight loads"] / part.step.passes - part.step.own_loads)
 
 
 def _rounds(part: Part) -> float | None:
@@ -183,9 +163,6 @@ DEMANDS = [
     Demand("share of peak, GRU, B = 64, H = 1024, best plan", _of([Case("gru", (25, 64, 1024, 1024))]), _share_of_peak,
            least=0.3, of_best=True),
     Demand("share of peak, projection of 4096 x 3072 x 1024", _of([PROJECTION], DEFAULT), _projection_share, least=0.5),
-    Demand("loads of 16 bytes under way, where weights are streamed, in all subgroups of a vector unit",
-           _desktop, _under_way, least=_LEAST_UNDER_WAY),
-    Demand("drains in an iteration, where weights are streamed", _desktop, _drains, most=1),
 ]
 
 
@@ -205,12 +182,9 @@ class Expected:
 
 
 _LSTM, _SIXTEEN_ROWS = "us a step, LSTM, B = 1, persistent", "us a step, GRU, B = 16, H = 1024, best plan"
-_LOADS = "loads of 16 bytes under way, where weights are streamed, in all subgroups of a vector unit"
 _SPILLED, _ROUNDS = ("spills", "bytes of scratch", "accesses of scratch"), "rounds of workgroups that wait for each other"
 _STREAMED = "16.8 MB of weights of H = 1024: about half of them are streamed, on the RTX 3090 from memory"
 _SUMS = "the sums of 16 rows leave no registers for all weights, or two workgroups share a core"
-_SINKS = "its compiler loads weights where they are used, and few subgroups share a vector unit"
-_FEW = "one subgroup on a vector unit, and the next block of weights is no more loads"
 _LIVE = "131 registers are live at once, of 128: the estimate takes 117"
 _OVER = "NVK's compiler takes all 128 registers and spills 6: the estimate takes 125"
 _TRIES = "NVK's compiler takes more registers than the estimate: a plan that only the tuner runs, gives up, and drops"
@@ -220,9 +194,6 @@ EXPECTED = [
     Expected(_SIXTEEN_ROWS, "rtx3090", 1, 10.4, _SUMS), Expected(_SIXTEEN_ROWS, "arc-a770", 1, 12.7, _SUMS),
     Expected("share of peak, GRU, B = 64, H = 1024, best plan", "rtx3090", 1, 0.27, _SUMS),
     Expected("share of peak, GRU, B = 64, H = 1024, best plan", "rtx4090", 1, 0.299, _LATE),
-    *(Expected(_LOADS, gpu, 10, 4, _FEW) for gpu in ("rtx2080", "a100", "h200", "rtx3090", "rtx4090", "rtx5090")),
-    Expected(_LOADS, "vega64", 110, 3, _FEW), Expected(_LOADS, "mi200", 110, 3, _FEW),
-    Expected(_LOADS, "arc-a770", 150, 1, _SINKS), Expected(_LOADS, "arc-b580", 150, 1, _SINKS),
     *(Expected(what, "tgl", 2, worst, _LIVE) for what, worst in zip(_SPILLED, (1, 1024, 9))),
     *(Expected(what, gpu, 6, worst, _OVER) for gpu in ("h200", "rtx4090", "rtx5090")
       for what, worst in zip(_SPILLED, (6, 16, 18))), Expected(_ROUNDS, "rtx2080", 2, 2, _TRIES),

@@ -137,9 +137,3 @@ def _nest(blocks: list[Block], numbers: set[int], bodies: dict[int, set[int]]) -
 def of_products(whole: Loop) -> Loop:
     """Return the outermost loop with the most multiply-adds, or the whole code if no loop has products."""
     return max((loop for loop in whole.inner if loop.has_products), key=lambda loop: loop.multiply_adds, default=whole)
-
-
-def hottest(loop: Loop) -> Loop:
-    """Return the innermost loop with products, and of several the one with the most."""
-    inner = [one for one in loop.inner if one.has_products]
-    return hottest(max(inner, key=lambda one: one.multiply_adds)) if inner else loop

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from vkdml_lab.gpu.assembly import BESIDE, BRANCH, CONSTANT, LOAD, QUICK, SHARED, Instruction
 from vkdml_lab.gpu.compiler import Pipeline
 from vkdml_lab.gpu.gpus import Gpu
-from vkdml_lab.gpu.loops import Loop, hottest, of_products
+from vkdml_lab.gpu.loops import Loop, of_products
 from vkdml_lab.gpu.steps import LoopStep, Share
 from vkdml_lab.internals import GpuRates, ceil_div, round_up
 
@@ -58,8 +58,6 @@ class SimdLanes:
     now: float = 0.0
     under_way: list[tuple[float, Instruction]] = field(default_factory=list)
     totals: Totals = field(default_factory=lambda: defaultdict(float))
-    most: int = 0  # most whole loads that were pending
-    drains: int = 0
 
     def run(self, loop: Loop, trips: tuple[int, ...]) -> None:
         for item in loop.body:
@@ -103,8 +101,6 @@ class SimdLanes:
         if is_whole(instruction):
             # several loads may together load for all lanes
             self.totals["state loads" if instruction.coherent else "weight loads"] += lanes / self.width
-            under_way = sum((load.lanes or self.width) / self.width for _, load in self.under_way if is_whole(load))
-            self.most = max(self.most, round(under_way))
         elif instruction.kind == SHARED and instruction.size:
             self.totals["shared loads"] += 1
 
@@ -116,8 +112,6 @@ class SimdLanes:
             self.under_way.remove(item)
             if item[0] > self.now:
                 self.now, exposed = item[0], item[1].kind
-                if item[1].kind == LOAD and not any(load.kind == LOAD for _, load in self.under_way):
-                    self.drains += 1
         if exposed:
             self.totals[f"{exposed} waits"] += of_subgroups
 
@@ -133,38 +127,29 @@ class Iteration:
 
     cycles: float
     totals: Totals
-    most: int
-    drains: int
 
 
 def iteration(loop: Loop, trips: tuple[int, ...], gpu: Gpu, width: int, shares: Mapping[str, Share] = {}) -> Iteration:
     machine = SimdLanes(gpu.rates.simd_lanes, latencies(gpu.rates), width, shares)
     machine.run(loop, trips)
-    start, before, drains = machine.now, machine.totals.copy(), machine.drains
+    start, before = machine.now, machine.totals.copy()
     machine.run(loop, trips)
-    return Iteration(machine.now - start, _difference(machine.totals, before), machine.most, machine.drains - drains)
+    return Iteration(machine.now - start, _difference(machine.totals, before))
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The estimated time of a step. limits: cycles on the busiest core, by limiting resource. resident: workgroups that a core
-    holds. subgroups: those that share a vector unit. rounds: batches of workgroups that run one after the other.
-
-    step, hot: a subgroup's work in a step, and in an iteration of the innermost loop with products.
+    """The estimated time of a step. limits: cycles on the busiest core, by limiting resource. step: a subgroup's work.
+    resident: workgroups that a core holds. subgroups: those that share a vector unit. rounds: batches of workgroups that run
+    one after the other.
     """
 
     seconds: float
     limits: dict[str, float]
     step: Iteration
-    hot: Iteration
     resident: int
     subgroups: int
     rounds: int
-
-    @property
-    def loads_under_way(self) -> int:
-        """Number of pending loads for each lane of a vector unit."""
-        return self.hot.most * self.subgroups
 
 
 def estimate(gpu: Gpu, pipeline: Pipeline, step: LoopStep, workgroups: int, workgroup: int, dispatch: float) -> Estimate | None:
@@ -175,7 +160,6 @@ def estimate(gpu: Gpu, pipeline: Pipeline, step: LoopStep, workgroups: int, work
     outermost = of_products(whole) if step.is_loop else whole
     width, rates = pipeline.width, gpu.rates
     of_step = iteration(outermost, step.trips, gpu, width, step.shares(workgroup, width))
-    hot = iteration(hottest(outermost), (), gpu, width)
     subgroups = ceil_div(workgroup, width)
     resident = resident_workgroups(gpu, pipeline, subgroups)
     on_core = ceil_div(workgroups, rates.units)
@@ -192,7 +176,7 @@ def estimate(gpu: Gpu, pipeline: Pipeline, step: LoopStep, workgroups: int, work
     rounds = ceil_div(on_core, together)
     limits["memory"] = step.loaded / rates.rate_of(step.weights) * rates.clock / rounds  # or the cache before it
     seconds = rounds * max(limits.values()) / rates.clock + step.dispatches * dispatch
-    return Estimate(seconds, limits, of_step, hot, resident, of_simd, rounds)
+    return Estimate(seconds, limits, of_step, resident, of_simd, rounds)
 
 
 def resident_workgroups(gpu: Gpu, pipeline: Pipeline, subgroups: int) -> int:

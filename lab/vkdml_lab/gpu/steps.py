@@ -30,9 +30,9 @@ class LoopStep:
     is_loop: the kernel has that loop; otherwise a whole dispatch is a step. trips: iterations of the loops with products in it,
     the outermost first. dispatches: number in a step, each waiting for the one before. exchanges: how often a step's workgroups
     wait for each other's h. passes: how often a step goes through the weights. own_loads: an invocation's loads of 16 bytes in
-    a pass, without those of weights. streams: whether some weights are loaded in each step. in_loop: whether in a loop.
-    weights: bytes of weights that all workgroups load in a step. loaded: the same, with each tile of rows that follows.
-    summing, finishing: shares of a workgroup's invocations that add up partial sums, and that finish elements.
+    a pass, without those of weights. streams: whether some weights are loaded in each step. weights: bytes of weights that all
+    workgroups load in a step. loaded: the same, with each tile of rows that follows. summing, finishing: shares of a
+    workgroup's invocations that add up partial sums, and that finish elements.
     """
 
     is_loop: bool
@@ -42,7 +42,6 @@ class LoopStep:
     passes: int = 1
     own_loads: int = 0
     streams: bool = True
-    in_loop: bool = False
     weights: int = 0
     loaded: int = 0
     summing: float = 1.0
@@ -87,6 +86,6 @@ def _time_loop(dispatch: Dispatch, schedule: str) -> LoopStep:
     once = kept * of_load if is_stepped else 0
     trips = (*outer, *(count for count in [blocks] if count > 1))
     return LoopStep(not is_stepped, trips, phases * is_stepped, phases * is_persistent, passes=phases * prod(outer),
-                    own_loads=ceil_div(constants["ROWS"], constants["COLUMN_GROUPS"]), streams=streamed > 0, in_loop=blocks > 1,
+                    own_loads=ceil_div(constants["ROWS"], constants["COLUMN_GROUPS"]), streams=streamed > 0,
                     weights=once + streamed * of_load, loaded=once + tiles * streamed * of_load,
                     summing=min(1.0, rows * _SPLIT / groups), finishing=min(1.0, rows / groups))
