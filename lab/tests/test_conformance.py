@@ -1,10 +1,12 @@
 """`vkdml conformance` with made-up records: how errors are measured, and how failures, crashes and hangs are handled."""
 
+import io
 import json
 from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
+from tqdm import tqdm
 
 import vkdml
 from vkdml import cli
@@ -291,14 +293,15 @@ def test_wrong_usage(arguments):
         cli.main(["conformance", *arguments])
 
 
-def test_progress_without_a_terminal(tmp_path, monkeypatch, capsys):
-    """A line now and then."""
-    monkeypatch.setattr(results, "_LINE_SECONDS", 0.0)
+def test_progress(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "_BAR_SECONDS", 0.0)
+    monkeypatch.setattr(results, "tqdm", lambda **_: made.append(tqdm(file=io.StringIO())) or made[0])
+    made = []
     (tmp_path / "results").write_text("\n".join(map(json.dumps, [ABOUT | SCOPE, *TESTS[1:], {"test": "last", "outcome": "unfinished"}])))
     shown = results.Progress()
     shown(tmp_path / "results")
     shown.close()
-    assert capsys.readouterr().err == "4 of 5 tests, 2 failed, 0 s\n"
+    assert (made[0].n, made[0].total) == (4, 5)
 
 
 @pytest.mark.device

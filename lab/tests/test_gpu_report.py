@@ -348,7 +348,7 @@ def test_facts_of_the_device():
     for row in rows:
         tables.setdefault(row["table"], {})[row["fact"]] = row["value"]
     assert tables[devices.PLANNED]["figures of"] == devices.UNKNOWN  # a processor has no row in the table
-    assert {"float16", "16-bit storage", "integer dot product", "subgroup-size control", devices.MATRICES, "device UUID"} <= set(
+    assert {"float16", "16-bit storage", "integer dot product", "subgroup-size control", devices.MATRICES, "driver UUID"} <= set(
         tables[devices.FEATURES])
     assert any("(taken for" in one for one in tables[devices.FEATURES]["memory"])
     assert sum("(taken)" in one for one in tables[devices.FEATURES]["queues"]) == 1

@@ -89,7 +89,7 @@ def queue_families(info: DeviceInfo) -> list[dict[str, Any]]:
 
 
 def device_facts(info: DeviceInfo) -> dict[str, Any]:
-    """Return identifiers, features and extensions of a device and its driver, by the names that the report prints."""
+    """Return features and extensions of a device, by the names that the report prints."""
     with queries.physical_devices() as (vk, instance, handles):
         handle, properties = handles[info.index], structures.Properties()
         vk.vkGetPhysicalDeviceProperties(handle, byref(properties))
@@ -97,23 +97,15 @@ def device_facts(info: DeviceInfo) -> dict[str, Any]:
         asked = queries.ask(vk, handle, queries.version_of(properties.apiVersion), extensions, _FEATURES)
         matrices = asked[CooperativeMatrixFeatures].cooperativeMatrix
         shapes = _cooperative_matrices(vk, instance, handle) if matrices else []
-    ids, sizes = asked[structures.IDProperties], asked[structures.SubgroupSizeControlProperties]
     floats, model = asked[Float16Int8Features], asked[VulkanMemoryModelFeatures]
-    control = asked[structures.SubgroupSizeControlFeatures]
     return {
-        "device UUID": bytes(ids.deviceUUID).hex(),
-        "driver UUID": bytes(ids.driverUUID).hex(),
-        "pipeline cache UUID": info.pipeline_cache_uuid,
-        "vendor": f"{properties.vendorID:#06x}",
-        "device": f"{properties.deviceID:#06x}",
-        "driver version": properties.driverVersion,
+        "driver UUID": bytes(asked[structures.IDProperties].driverUUID).hex(),
         "float16": bool(floats.shaderFloat16),
         "int8": bool(floats.shaderInt8),
         "16-bit storage": info.storage_16bit,
         "integer dot product": bool(asked[IntegerDotProductFeatures].shaderIntegerDotProduct),
         "subgroup-size control": info.subgroup_size_control,
-        "full subgroups": bool(control.computeFullSubgroups),
-        "subgroup sizes": [sizes.minSubgroupSize, sizes.maxSubgroupSize],
+        "full subgroups": bool(asked[structures.SubgroupSizeControlFeatures].computeFullSubgroups),
         "Vulkan memory model": bool(model.vulkanMemoryModel),
         "Vulkan memory model, device scope": bool(model.vulkanMemoryModelDeviceScope),
         "cooperative matrices": shapes,

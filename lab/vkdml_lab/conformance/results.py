@@ -7,7 +7,6 @@ begins and ends (lab/vkdml_lab/suite/recording.py). A test's last line is its ou
 from __future__ import annotations
 
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from vkdml_lab import reports
 
 UNFINISHED, CRASHED = "unfinished", "crashed"
 DEVICE_LOST = 86  # exit code of a process that lost its device
-_BAR_SECONDS, _LINE_SECONDS = 2.0, 30.0
+_BAR_SECONDS = 2.0
 
 About = dict[str, Any]
 Test = dict[str, Any]
@@ -60,27 +59,19 @@ def add_crash(path: Path, how: str, output: str) -> bool:
 
 
 class Progress:
-    """Shows progress when it is called with the file: a bar on a terminal, or a line now and then."""
+    """Shows a bar on a terminal. Called with the results file, it counts the tests that ended."""
 
     def __init__(self) -> None:
         self._bar = tqdm(unit="test", delay=2, disable=None, leave=False)
-        self._began = self._shown = time.monotonic()
-        self._interval = _LINE_SECONDS if self._bar.disable else _BAR_SECONDS
+        self._shown = time.monotonic()
 
     def __call__(self, path: Path) -> None:
-        now = time.monotonic()
-        if now - self._shown < self._interval:
+        if self._bar.disable or time.monotonic() - self._shown < _BAR_SECONDS:
             return
-        self._shown = now
+        self._shown = time.monotonic()
         head, tests = read(path)
-        ended = [test for test in tests if test["outcome"] != UNFINISHED]
-        if self._bar.disable:
-            failed = sum(test["outcome"] not in ("passed", "skipped") for test in ended)
-            print(f"{len(ended)} of {head.get('selected', '?')} tests, {failed} failed, {now - self._began:.0f} s", flush=True,
-                  file=sys.stderr)
-        else:
-            self._bar.total = head.get("selected")
-            self._bar.update(len(ended) - self._bar.n)
+        self._bar.total = head.get("selected")
+        self._bar.update(sum(test["outcome"] != UNFINISHED for test in tests) - self._bar.n)
 
     def close(self) -> None:
         self._bar.close()
