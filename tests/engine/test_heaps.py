@@ -5,17 +5,17 @@ import pytest
 from vkdml.engine import commands
 from vkdml.engine.vulkan import buffers, memory
 from vkdml.engine.weights import Weights
-from vkdml_lab.suite import heaps
+from vkdml_lab.suite import heap_operators, heaps
 from vkdml_lab.suite.support import random_numbers
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(1, 9))])
 def test_random_recordings(device, memory, seed):
     """Of the comparisons most are of results that are known, of each operator some."""
-    desc = heaps.GRU if seed == 0 else heaps.drawn(random_numbers(seed))
+    desc = heap_operators.GRU if seed == 0 else heap_operators.drawn(random_numbers(seed))
     counts = heaps.search(device, 60 if seed == 0 else 150, seed, desc)
     assert counts["device"] >= (150 if seed == 0 else 450)
-    assert all(counts[name] for name in heaps.KINDS), counts
+    assert all(counts[name] for name in heap_operators.KINDS), counts
 
 
 RIGHT = buffers.Buffer._mark_written

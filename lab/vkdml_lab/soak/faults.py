@@ -18,7 +18,7 @@ from vkdml_lab.fuzz import running
 from vkdml_lab.fuzz.calls import Call
 from vkdml_lab.fuzz.face import Part, device
 from vkdml_lab.fuzz.faces import FACES
-from vkdml_lab.suite import heaps
+from vkdml_lab.suite import heap_operators, heaps
 
 RIGHT, NOT_REACHED = "right all the same", "did not come so far"
 # Out of host memory, out of device memory, and device lost, which is rare as everything is compiled again after it
@@ -50,7 +50,7 @@ class Faults:
     def strike_recording(self, actions: list[Any], desc: Any, outcomes: Counter[str]) -> None:
         """Do so with a program of suite/heaps.py. The second run uses new heaps, as the first ones' contents are unknown."""
         def run() -> None:
-            heaps.Run(device(), heaps.Reference(device(), desc), Counter()).run(actions)
+            heaps.Run(device(), heap_operators.Reference(device(), desc), Counter()).run(actions)
 
         self._layer.arm(NONE)
         run()

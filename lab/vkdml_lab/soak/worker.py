@@ -29,7 +29,7 @@ from vkdml_lab.fuzz.faces import FACES
 from vkdml_lab.fuzz.search import JUDGED, search
 from vkdml_lab.soak.faults import Faults
 from vkdml_lab.soak.growth import MIB
-from vkdml_lab.suite import heaps
+from vkdml_lab.suite import heap_operators, heaps
 from vkdml_lab.suite.support import random_numbers
 
 OPERATORS, CALLS, STRIKES = 3, 150, 9  # operators of a life; calls and faults of a round
@@ -81,7 +81,7 @@ class Life:
     def _recordings(self, seed: int) -> list[dict[str, str]]:
         """Make the recordings of a round, all of the life's one recorded operator. Returns the failed ones."""
         made: list[list[Any]] = []
-        desc = heaps.drawn(random_numbers(self.seed))
+        desc = heap_operators.drawn(random_numbers(self.seed))
 
         def begin(actions: list[Any]) -> None:
             made.append(actions)
