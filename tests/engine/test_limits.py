@@ -146,7 +146,7 @@ def anonymous():  # without pages of files, such as a driver's code: they come a
 shapes, limit = map(int, sys.argv[1:])
 device = vkdml.Device()
 device.cache_limit = limit
-x = np.ones((3, 1, 8), np.float32)
+x = np.ones((3, 4, 8), np.float32)  # of so few steps and so many rows that the kernel reads x itself
 for h in range(15, 15 + shapes):
     vkdml.rnn(x, np.ones((1, h, 8), np.float32), np.ones((1, h, h), np.float32), device=device)
     if h == 15:
@@ -157,7 +157,7 @@ print(anonymous() - before)
 """
 
 
-@pytest.mark.parametrize(("shapes", "limit"), [(30, 32 * 2**20), pytest.param(300, 256 * 2**20, marks=[pytest.mark.thorough, pytest.mark.timeout(900)])])
+@pytest.mark.parametrize(("shapes", "limit"), [(12, 12 * 2**20), pytest.param(300, 256 * 2**20, marks=[pytest.mark.thorough, pytest.mark.timeout(900)])])
 def test_what_pipelines_take_of_the_process_is_bounded(shapes, limit):
     """Each shape is another pipeline, some MiB where a driver compiles for the CPU."""
     made, kept, grown = map(int, run(SHAPES, shapes, limit, timeout=900))
