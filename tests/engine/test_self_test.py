@@ -148,7 +148,7 @@ def test_a_sample_runs_an_operators_pipelines(device, seed):
         assert sample.batch < 4 * plan.tiling.loop.rows
 
 
-@pytest.mark.family("random problems", first=4)
+@pytest.mark.family("random problems, of each cell one", first=3)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_problems_pass(device, fresh, seed):
     problem = random_case(seed).problem
