@@ -138,12 +138,14 @@ def test_a_device_wrote_the_lengths(device):
     check(huge, ready.results())
 
 
-@pytest.mark.parametrize(("sizes", "schedule"), [
+@pytest.mark.family("each way with each equation and memory")
+@pytest.mark.parametrize("way", [
     ((5, 3, 6, 9), "projected"), ((5, 3, 6, 9), "stepped, fused"), ((5, 3, 6, 9), "stepped"), ((1, 1, 64, 64), "default"),
     ((1, 1, 64, 64), "stepped")])
 @pytest.mark.parametrize("linear_before_reset", [False, True])
-def test_a_call_is_one_submission(device, sizes, schedule, linear_before_reset):
+def test_a_call_is_one_submission(device, way, linear_before_reset):
     """However many dispatches it takes."""
+    sizes, schedule = way
     case = drawn_case(gru_desc(*sizes, LinearBeforeReset=linear_before_reset), seed=6)
     ready = Ready(device, case, options(device, schedule))
     check(case, ready.results())
