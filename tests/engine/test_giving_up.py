@@ -174,13 +174,13 @@ def test_each_call_of_the_driver_may_fail(device, memory, giving_up, failing_cal
     assert place > (1 if is_recorded else 20)
 
 
-@pytest.mark.parametrize("names", [(), LAYERS], ids=["they work", "they give up"])
-def test_coherent_loads_are_tried_where_volatile_ones_give_up(tuned, giving_up, monkeypatch, names):
+@pytest.mark.family("each cell with each outcome")
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("gives_up", [False, True], ids=["it works", "it gives up"])
+def test_coherent_loads_are_tried_where_volatile_ones_give_up(tuned, giving_up, monkeypatch, gives_up, name):
     """By the grid-sync test of one part, in which nothing depends on what runs at once."""
     monkeypatch.setattr(trial, "_HIDDEN", (H,))
     monkeypatch.setattr(trial, "_RUNS", {Sizes(9, 1): 2, Sizes(5, 20): 2})
-    giving_up(names)
-    for name, cell in LAYERS.items():
-        plan = Tuner(tuned.gpu).plan(make_problem(12, 1, 16, 64, cell=cell), Options(), "off")
-        expected = f"gpu/{name}_persistent{'_coherent' * bool(names)}"
-        assert expected in {dispatch.kernel for dispatch in plan.execute}
+    giving_up([name] * gives_up)
+    plan = Tuner(tuned.gpu).plan(make_problem(12, 1, 16, 64, cell=LAYERS[name]), Options(), "off")
+    assert f"gpu/{name}_persistent{'_coherent' * gives_up}" in {dispatch.kernel for dispatch in plan.execute}
