@@ -36,11 +36,11 @@ def test_grid(kind, layers, bidirectional, batch_first, bias):
         repr(module).removesuffix(")") + f", vulkan_device={twin.vulkan_device}")
 
 
-def inputs(module, form):
+def inputs(module, form, size=I):
     """An input, and states for it."""
     is_cell, first = isinstance(module, nn.RNNCellBase), getattr(module, "batch_first", False)
     rows = 0 if form == "no rows" else 1 if form == "row" else B
-    x, hx = torch.randn((rows, I) if is_cell else (rows, T, I) if first else (T, rows, I)), states(module, rows)
+    x, hx = torch.randn((rows, size) if is_cell else (rows, T, size) if first else (T, rows, size)), states(module, rows)
     if form == "row":
         each = [state.squeeze(0 if is_cell else 1) for state in (hx if isinstance(hx, tuple) else [hx])]
         return x.squeeze(0 if is_cell or first else 1), tuple(each) if isinstance(hx, tuple) else each[0]
@@ -56,8 +56,9 @@ def inputs(module, form):
 def test_forms_of_inputs(kind, first, form):
     more = {"bias": first} if kind in CELLS else {"num_layers": np.int64(2), "bidirectional": True, "batch_first": first}
     more |= {"nonlinearity": "relu"} if "RNN" in kind and form != "row" else {}
-    module = (CELLS | SEQUENCES)[kind](I, H, **more)
-    x, hx = inputs(module, form)
+    size = I if kind in CELLS else 2 * H  # as of the second layer, so that both have the same kernels
+    module = (CELLS | SEQUENCES)[kind](size, H, **more)
+    x, hx = inputs(module, form, size)
     check(module, x)
     check(module, x, hx)
 
@@ -77,9 +78,10 @@ def packed_by_pytorch(module, x, hx, lengths):
 def test_lengths(settings, layers, two, batch_first, dtype):
     """Whatever is past a row's length, and in training mode too."""
     (kind, more), lengths = settings, [0, T, 2]
-    module = SEQUENCES[kind](I, H, layers, bidirectional=two, batch_first=batch_first, **more).to(dtype).eval()
+    size = more.get("proj_size", H) * (1 + two)  # as of later layers, so that all have the same kernels
+    module = SEQUENCES[kind](size, H, layers, bidirectional=two, batch_first=batch_first, **more).to(dtype).eval()
     twin, hx = vt.convert(module, training="torch"), states(module, dtype=dtype)
-    x = torch.randn((B, T, I) if batch_first else (T, B, I), dtype=dtype)
+    x = torch.randn((B, T, size) if batch_first else (T, B, size), dtype=dtype)
     zeroed = x.clone()
     for tensor, value in ((zeroed, 0), (x, 1e300 if dtype is torch.float64 else torch.nan)):
         rows = tensor if batch_first else tensor.transpose(0, 1)
