@@ -72,6 +72,7 @@ def test_a_script_with_only_its_import_changed(linear, lengths_as):
     close(run["last"], y_h[None])
 
 
+@pytest.mark.family("each cell with each direction")
 @pytest.mark.parametrize(("direction", "options"), list(zip(DIRECTIONS, reversed(dml.OutputOptions))))
 @pytest.mark.parametrize("cell", CELLS)
 def test_directions_and_output_options(graph, cell, direction, options):
