@@ -151,9 +151,9 @@ def test_each_way_is_right_and_gives_the_same_bits(device, way, name):
     assert_same(results, expected)
 
 
-@pytest.mark.family("each way with each case")
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("way", [way for way in WAYS if way.startswith("persistent")])
+@pytest.mark.family("each way with each case; the first have each way, cell and size of words", first=5)
+@pytest.mark.parametrize(("way", "name"), [(way, list(CASES)[(3 * place + shift) % len(CASES)]) for shift in range(len(CASES))
+                                           for place, way in enumerate(way for way in WAYS if way.startswith("persistent"))])
 def test_coherent_loads_give_the_same_bits(device, with_profile, way, name):
     with_profile(coherent_polls=True)
     case = CASES[name]
@@ -189,7 +189,6 @@ def test_last_states_may_take_the_place_of_the_initial_ones(device, way, cell):
 
 
 # Workgroups that cannot run at once
-
 GAVE_UP = "workgroups gave up waiting"  # in the log
 
 
@@ -201,6 +200,7 @@ def executed(device, case, options):
     return compiled, {field: read_output(compiled, field, buffer) for field, buffer in outputs.items()}
 
 
+@pytest.mark.family("cells", first=1)
 @pytest.mark.parametrize("cell", [cells.GRU, cells.LSTM], ids=lambda cell: cell.name)
 def test_parts_that_never_meet_give_up(device, with_profile, monkeypatch, caplog, cell):
     """With one poll, workgroups give up. The fallback must be right, and so must later executions."""
