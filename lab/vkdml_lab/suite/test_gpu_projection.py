@@ -77,9 +77,9 @@ def test_each_tile_is_right_and_gives_the_same_bits(device, only, tile, name):
 
 
 def check_tile(device, only, tile, case):
-    """Compare a tile with the reference, and bit for bit with the first tile."""
+    """Compare a tile with the reference, and bit for bit with the last tile, which compiles fastest."""
     found = []
-    for one in (tile, next(iter(TILES))):
+    for one in (tile, list(TILES)[-1]):
         only(TILES[one])
         found.append(run_on_device(device, case, PROJECTED))
     check(case, found[0])
