@@ -169,6 +169,17 @@ def test_as_a_module_and_a_command():
         assert done.stdout == f"vkdml {vkdml.__version__}\n"
 
 
+@pytest.mark.parametrize(("module", "says"), [
+    ("vkdml_lab.validate", r"takes\s+no\s+arguments"), ("tests.planning.snapshot", "--against FILE  print the rows that differ"),
+    ("lab.tests.radeon.check", "--minutes MINUTES +test random problems"),
+])
+def test_programs_of_contributors_explain_themselves(module, says):
+    """They run for minutes, so --help must not start them."""
+    done = subprocess.run([sys.executable, "-m", module, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    assert f"python -m {module}" in done.stdout
+    assert re.search(says, done.stdout)
+
+
 def test_the_page_lists_every_environment_variable_and_its_values():
     listed = dict(re.findall(r"^\| ?`(VKDML_\w+)` ?\|(.*?)\|", (ROOT / "docs/faces/cli.md").read_text(), re.M))
     assert listed.keys() == {name for path in (ROOT / "src").rglob("*.py") for name in re.findall(r"VKDML_[A-Z_]+", path.read_text())}

@@ -2,7 +2,7 @@
 The self-test and all GPU kernels run under GPU-assisted validation, which finds accesses out of bounds and, in a second run,
 races in shared memory.
 
-    python -m vkdml_lab.validate            needs .vulkan/layers (make vulkan-extras) or VKDML_LAYER_PATH
+It takes no arguments. The layer is in .vulkan/layers (`make vulkan-extras`), or in the folder VKDML_LAYER_PATH.
 
 Two control runs come first: two dependent dispatches without a barrier, and kernels without a bounds check or a barrier. If the
 layer does not report them, its silence means nothing.
@@ -10,6 +10,7 @@ layer does not report them, its silence means nothing.
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -20,12 +21,10 @@ from pathlib import Path
 
 from vkdml_lab import ROOT
 
-TESTS = ["lab/vkdml_lab/suite/test_reference.py", "lab/vkdml_lab/suite/test_elementwise.py",
-         "lab/vkdml_lab/suite/test_plain.py",
-         "lab/vkdml_lab/suite/test_casts.py", "tests/engine/test_operator.py", "tests/engine/test_weights.py",
-         "tests/engine/test_binding.py", "tests/engine/test_resources.py", "tests/engine/test_copies.py",
-         "tests/engine/test_graph.py", "tests/engine/test_fallback.py", "tests/engine/test_float64.py",
-         "tests/engine/test_execution.py", "tests/faces/test_element_types.py", "tests/faces/onnx"]
+TESTS = [*(f"lab/vkdml_lab/suite/test_{name}.py" for name in ("reference", "elementwise", "plain", "casts")),
+         *(f"tests/engine/test_{name}.py" for name in (
+             "operator", "weights", "binding", "resources", "copies", "graph", "fallback", "float64", "execution")),
+         "tests/faces/test_element_types.py", "tests/faces/onnx"]
 
 CONTROL = """
 from vkdml_lab.suite.support import SCHEDULES, drawn_case, gru_desc, run_on_device
@@ -165,4 +164,5 @@ def main(tests: Sequence[str] = TESTS) -> int:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(prog="python -m vkdml_lab.validate", description=__doc__).parse_args()
     raise SystemExit(main())

@@ -119,14 +119,15 @@ def joined(rows: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
 
 
 def main(arguments: list[str]) -> None:
-    rows = snapshot()
     match arguments:
+        case ["-h" | "--help"]:
+            print(__doc__)
         case ["--write"]:
-            FILE.write_text(_json(joined(rows)))
+            FILE.write_text(_json(joined(snapshot())))
         case ["--rows", path]:
-            Path(path).write_text(_json(rows))
+            Path(path).write_text(_json(snapshot()))
         case ["--against", path]:
-            print("\n".join(differences(json.loads(Path(path).read_text()), rows)) or "nothing differs")
+            print("\n".join(differences(json.loads(Path(path).read_text()), snapshot())) or "nothing differs")
         case _:
             raise SystemExit(__doc__)
 

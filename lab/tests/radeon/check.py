@@ -1,8 +1,5 @@
-"""`make radeon`: tests the GPU kernels on each emulated Radeon, and the engine and faces on one of them.
-
-    python -m lab.tests.radeon.check [--minutes M]
-
-It takes some minutes on two cores. --minutes adds random problems for this time.
+"""`make radeon`, which first fetches drivers into .gpu-drivers: tests the GPU kernels on each emulated Radeon, and the engine and
+faces on one of them, in some minutes on two cores.
 """
 
 from __future__ import annotations
@@ -28,8 +25,8 @@ REST = ["tests/engine", "tests/faces"]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=0)
+    parser = argparse.ArgumentParser(prog="python -m lab.tests.radeon.check", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=0, help="test random problems, too, for so many minutes (0)")
     arguments = parser.parse_args()
     radeon, suite = [sys.executable, "-m", "vkdml", "radeon"], ["pytest", "--numprocesses", "2", "--dist", "worksteal"]
     apart = " and ".join(f"not {name}" for names in APART.values() for name in names)

@@ -110,8 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     this.compile_shaders()
     with checked_out(ROOT, chosen.revision) as other, tqdm(disable=None, bar_format="{desc}", leave=False) as bar:
         compared = list(compare(chosen.only, this, other, device.index, chosen.pairs, bar.set_description_str))
-    print(f"this: {ROOT}\nother: {chosen.revision}\n"
-          f"on {device.name}, {device.driver} {device.driver_version}\n")
+    print(f"this: {ROOT}\nother: {chosen.revision}\non {device.name}, {device.driver} {device.driver_version}\n")
     print(table([comparison.row() for comparison in compared], dict.fromkeys(("this/other", "least", "most"), ".3f")))
     if chosen.json:
         chosen.json.write_text(as_json(content(compared, chosen, device)))

@@ -42,6 +42,10 @@ def first_line(test: Test) -> str:
     return said[0][:_SHOWN] if said else "the run was interrupted during it"
 
 
+def is_late(test: Test) -> bool:  # --quick's time was over before it
+    return test["outcome"] == "skipped" and first_line(test).startswith("--quick: ")
+
+
 def outcome(test: Test) -> str:
     """Return the outcome of a failed test in a few words."""
     record = failed_record(test)

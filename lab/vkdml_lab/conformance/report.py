@@ -73,8 +73,7 @@ def _section(run: Run) -> str:
         f"```\n{run.output}\n```" if run.output else "",
         *_failures(run),
         *compared,
-        reports.bullets("Skipped:", [f"{count}: {why}" for why, count in
-                                     Counter(map(failures.first_line, run.skipped)).most_common()]),
+        reports.bullets("Skipped:", [f"{n}: {why}" for why, n in Counter(map(failures.first_line, run.skipped)).most_common()]),
         reports.bullets("Not reached, none of their tests:", not_reached(run)),
         f"{left_out} tests of the suite were not chosen." if left_out else "")
 
@@ -83,8 +82,7 @@ def not_reached(run: Run) -> list[str]:
     """Return the test functions of which every test was skipped because --quick's time was over."""
     functions: dict[str, list[bool]] = {}
     for test in run.tests:
-        late = test["outcome"] == "skipped" and failures.first_line(test).startswith("--quick: ")
-        functions.setdefault(test["test"].partition("[")[0], []).append(late)
+        functions.setdefault(test["test"].partition("[")[0], []).append(failures.is_late(test))
     return [f"`{function}`" for function, late in functions.items() if all(late)]
 
 

@@ -6,6 +6,7 @@ import time
 from functools import partial
 
 from vkdml_lab.conformance.command import on_device
+from vkdml_lab.conformance.failures import is_late
 from vkdml_lab.conformance.suite import FOLDER, SUITE
 from vkdml_lab.gpu_report.steps import Job, Row, Step
 from vkdml_lab.internals import select_device
@@ -22,7 +23,7 @@ def steps(job: Job) -> list[Step]:
         found, failures = on_device(select_device(None), folder, tests)
         passed = sum(test["outcome"] == "passed" for test in found.tests)
         return [{"problem": name, "tests": found.outcome, "count": passed, "of": len(found.tests),
-                 **({"right": True} if passed and not failures else {})},
+                 "late": sum(map(is_late, found.tests)), **({"right": True} if passed and not failures else {})},
                 *({"table": "Failed", "problem": name, "right": False, "failed": failure} for failure in failures)]
 
     seconds = min(50.0, max(10.0, job.until - time.time() - 20))  # starting takes some seconds

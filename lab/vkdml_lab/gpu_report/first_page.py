@@ -20,6 +20,7 @@ CHECKING = ("conformance", "schedules", "peers", "validation")  # parts that che
 DECIDING = ("float16", "int8", "16-bit storage", "integer dot product", "subgroup-size control", "Vulkan memory model")
 MOST_FAILURES, MOST_NAMED = 20, 3
 MOST_LOAD = 2.0
+COUNTED = ("count", 1), ("of", 1), ("late", 0)  # numbers of tests in a row, and what a row without them counts for
 
 
 def report(info: DeviceInfo, found: Sequence[Found], quick: bool, load: float = 0.0) -> str:
@@ -53,12 +54,9 @@ def right(found: Sequence[Found]) -> str:
     rows = [(one.part.name, row) for one in found if one.part.name in CHECKING for row in one.rows
             if row.get("right") is not None and row.get("library", OURS).startswith(OURS)]
     wrong = [name for name, row in rows if not row["right"]]
-    counts: dict[str, tuple[int, int]] = {}
-    for name, row in rows:
-        passed, total = counts.get(name, (0, 0))
-        counts[name] = passed + row.get("count", 1), total + row.get("of", 1)
-    counted = ", ".join(f"{name} {passed} passed" + f" and {total - passed} skipped" * (total > passed)
-                        for name, (passed, total) in counts.items())
+    counts = {name: [sum(row.get(key, n) for one, row in rows if one == name) for key, n in COUNTED] for name, _ in rows}
+    counted = ", ".join(f"{name} {passed} passed" + f" and {total - passed - late} skipped" * (total > passed + late)
+                        for name, (passed, total, late) in counts.items())
     others = [one.part.name for one in found if one.status == FAILED and one.part.name not in wrong]
     if wrong:
         where = ", ".join(dict.fromkeys(wrong))
@@ -67,7 +65,8 @@ def right(found: Sequence[Found]) -> str:
         return f"**Is it right here? Not known**: {', '.join(others)} failed."
     if not rows:
         return "**Is it right here? Not checked.**"
-    left = ", ".join(f"{one.part.name} ({one.left or 'not checked'})" for one in found
+    late = {name: f"; its first step had no time for {late} tests" for name, (_, _, late) in counts.items() if late}
+    left = ", ".join(f"{one.part.name} ({one.left or 'not checked'}{late.get(one.part.name, '')})" for one in found
                      if one.part.name in CHECKING and one.status in (SO_FAR, NOT_CHECKED))
     return f"**Is it right here? {'So far, yes' if left else 'Yes'}**: {counted}{f'; unfinished: {left}' if left else ''}."
 

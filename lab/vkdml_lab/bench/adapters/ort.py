@@ -40,8 +40,7 @@ class Library(OnnxLibrary):
             options.add_provider_for_devices(self._devices, {})
         if self._provider != "CPUExecutionProvider":
             options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")  # unsupported nodes must fail
-        session = onnxruntime.InferenceSession(node.model(), options,
-                                               providers=None if self._devices else [self._provider])
+        session = onnxruntime.InferenceSession(node.model(), options, None if self._devices else [self._provider])
         return lambda feeds: session.run(None, feeds)
 
 
