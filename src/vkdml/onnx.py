@@ -15,7 +15,8 @@ if __name__ == "__main__":  # runs a Python program whose sessions prefer the de
     is_module = sys.argv[1:2] == ["-m"]
     del sys.argv[:1 + is_module]
     if not sys.argv or not (is_module or os.path.exists(sys.argv[0])):
-        sys.exit(f"usage: python -m vkdml.onnx [-m MODULE | PROGRAM.py] ARGUMENTS (found {' '.join(sys.argv) or 'neither'})")
+        found = f"no file {sys.argv[0]}" if sys.argv else "neither"
+        sys.exit(f"usage: python -m vkdml.onnx [-m MODULE | PROGRAM.py] ARGUMENTS (found {found})")
     prefer()  # noqa: F405
     if is_module:
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -85,6 +85,9 @@ def test_typed_descriptions_mean_the_same():
     ({"ActivationDescs": None}, "ActivationDescs", "list of 2"),
     ({"Direction": 3}, "Direction", "FORWARD, BACKWARD, BIDIRECTIONAL"),
     ({"Direction": "forward"}, "Direction", "FORWARD"),
+    ({"Direction": vkdml.DML_MATRIX_TRANSFORM.NONE}, "Direction", "FORWARD"),  # a member of another enumeration
+    ({"InputTensor": tensor(1, 3, 2, 4, Flags=vkdml.DML_MATRIX_TRANSFORM.NONE)}, "InputTensor.Flags", "NONE"),
+    ({"InputTensor": tensor(1, 3, 2, 4, data_type=vkdml.DML_TENSOR_TYPE.BUFFER)}, "InputTensor.DataType", "FLOAT32"),
     ({"LinearBeforeReset": 0.5}, "LinearBeforeReset", "True or False, or a whole number as in C"),
 ])
 def test_wrong_descriptor(changes, field, allowed):

@@ -163,7 +163,7 @@ def fuse(operator: str, field: str, desc: Any, element: ElementType) -> Parametr
     if isinstance(desc, descs.DML_OPERATOR_DESC):
         row = BY_TYPE[desc.Type] if is_one_of(desc.Type, BY_TYPE) else None
         if row is None:
-            raise InvalidArgumentError(operator, f"{field}.Type", getattr(desc.Type, "name", desc.Type), _ALLOWED)
+            raise InvalidArgumentError(operator, f"{field}.Type", shown(desc.Type), _ALLOWED)
         if not isinstance(desc.Desc, row.desc):
             raise InvalidArgumentError(operator, f"{field}.Desc", type(desc.Desc).__name__, row.desc.__name__)
         desc = desc.Desc

@@ -8,6 +8,7 @@ import math
 import operator as op
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any, Self
 
 import numpy as np
@@ -304,8 +305,9 @@ def _check_layout(operator: str, field: str, desc: descs.DML_BUFFER_TENSOR_DESC,
 
 
 def is_one_of(value: object, allowed: Collection[int]) -> bool:
-    """Whether a value is a number or a member of an enumeration, and one of those allowed. An array, say, is not."""
-    return isinstance(value, int | np.integer) and value in allowed
+    """Whether a value is a number, or a member of the enumeration of those allowed, and equals one. An array, say, does not."""
+    return isinstance(value, int | np.integer) and any(
+        value == one and (type(value) is type(one) or not isinstance(value, Enum)) for one in allowed)
 
 
 def is_count(value: object, count: int) -> bool:
@@ -313,8 +315,8 @@ def is_count(value: object, count: int) -> bool:
     return value is None or is_one_of(value, [count])
 
 
-def _name(value: object) -> object:
-    return getattr(value, "name", None) or (repr(value) if isinstance(value, str) else value)
+def _name(value: object) -> str:
+    return f"{type(value).__name__}.{value.name}" if isinstance(value, Enum) else shown(value)
 
 
 def check_output_strides(operator: str, field: str, tensor: Tensor | None) -> None:

@@ -133,6 +133,13 @@ result = [voices(torch.from_numpy(rng.standard_normal(512, np.float32)), 16000).
 }
 
 
+@pytest.mark.parametrize(("arguments", "found"), [([], "neither"), (["missing.py", "x"], "no file missing.py")])
+def test_a_program_that_is_not_there(arguments, found):
+    ended = subprocess.run([sys.executable, "-m", "vkdml.onnx", *arguments], capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert ended.stderr == f"usage: python -m vkdml.onnx [-m MODULE | PROGRAM.py] ARGUMENTS (found {found})\n"
+
+
 @pytest.mark.family("packages; the last loads PyTorch", first=2)
 @pytest.mark.parametrize("package", PACKAGES)
 def test_unchanged_programs_with_real_packages(package, tmp_path):

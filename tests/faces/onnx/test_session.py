@@ -1,5 +1,7 @@
 """What our sessions add to onnxruntime's: warm_up, assignment, explain, names of onnxruntime's, and arguments."""
 
+import inspect
+import re
 import subprocess
 import sys
 import threading
@@ -101,6 +103,16 @@ def test_a_model_without_a_node_for_the_device_warns(no_sessions, recwarn, monke
         session = InferenceSession(model(NOTHING))
     assert seen[0].filename == __file__
     assert session.assignment().nodes == (AssignedNode("", "Neg", "", "", "onnxruntime"),)
+
+
+def test_an_argument_that_onnxruntime_would_ignore():
+    """A misspelled one; and the arguments that onnxruntime reads are all known."""
+    with pytest.raises(vkdml.InvalidArgumentError, match="InferenceSession: argument: found sess_option; expected sess_options, .*fallback"):
+        InferenceSession(model(IF, weights()), sess_option=onnxruntime.SessionOptions())
+    source = inspect.getsource(onnxruntime.InferenceSession.__init__)
+    read = sorted(set(re.findall(r"""kwargs(?:\.get\(|\[)["'](\w+)""", source)))
+    assert read
+    InferenceSession(model(IF, weights()), **{name: [] if name.startswith("disabled") else 0 for name in read})
 
 
 @pytest.mark.parametrize("text", [IF, STACK, GRU.format("GRU <hidden_size=4>")])

@@ -202,14 +202,14 @@ def test_wrong_tensors_of_gru(graph):
     gru()
     wrong(lambda: gru(input=dml.TensorDesc(FLOAT32, [T, B, I])), "GRU_OPERATOR_DESC: InputTensor.DimensionCount: found 3")
     wrong(lambda: gru(recurrence=dml.TensorDesc(FLOAT32, [15])), "GRU_OPERATOR_DESC: RecurrenceTensor.DimensionCount: found 1")
-    wrong(lambda: gru(input=dml.TensorDesc(UINT32, [1, T, B, I])), "InputTensor.DataType: found UINT32")
+    wrong(lambda: gru(input=dml.TensorDesc(UINT32, [1, T, B, I])), "InputTensor.DataType: found DML_TENSOR_DATA_TYPE.UINT32")
 
 
 def test_wrong_parameters_of_activations(graph):
     x = graph.input(numbers(3))
     wrong(lambda: dml.activation_relu(None), "activation_relu: input: found NoneType; expected Expression")
     wrong(lambda: dml.activation_celu(x, 0), "Alpha: found 0; expected a number other than 0")
-    wrong(lambda: dml.activation_tanh(dml.input_tensor(graph.builder, 5, dml.TensorDesc(UINT32, [1]))), "DataType: found UINT32")
+    wrong(lambda: dml.activation_tanh(dml.input_tensor(graph.builder, 5, dml.TensorDesc(UINT32, [1]))), "DataType: found DML_TENSOR_DATA_TYPE.UINT32")
     wrong(lambda: dml.FusedActivation("RELU"), "FusedActivation: activation: found str; expected DML_OPERATOR_TYPE")
     with pytest.raises(TypeError, match="gamma"):
         dml.activation_elu(x, gamma=1)
@@ -303,7 +303,7 @@ def test_wrong_arguments_of_plain_operators(graph):
     wrong(lambda: x + np.nan, "ScaleBias.Bias: found nan; expected a finite float32")
     wrong(lambda: dml.add(x, x, TANH.activation), "add: fused_activation: found DML_OPERATOR_TYPE; expected FusedActivation")
     wrong(lambda: dml.gemm(flat, flat), "ATensor.DimensionCount: found 1")
-    wrong(lambda: dml.gemm(x, y, fused_activation=dml.FusedActivation(dml.OperatorType.GRU)), "FusedActivation.Type: found GRU")
+    wrong(lambda: dml.gemm(x, y, fused_activation=dml.FusedActivation(dml.OperatorType.GRU)), "FusedActivation.Type: found <DML_OPERATOR_TYPE.GRU: 78>")
     wrong(lambda: dml.join([], 0), "join: input: found")
     wrong(lambda: dml.join(x, 0), "join: input: found Expression; expected a list of Expression")
     wrong(lambda: dml.join([x, flat], 3), r"InputTensors\[1\].DimensionCount: found 1")

@@ -23,6 +23,9 @@ pytestmark = pytest.mark.device
 
 
 def test_a_module_without_recurrent_ones_warns():
+    with pytest.warns(vkdml.NothingOnDeviceWarning, match="warm_up: LSTM has no twin: give it the module that convert returned") as seen:
+        vkdml.torch.warm_up(torch.nn.LSTM(3, 4), 5)
+    assert seen[0].filename == __file__
     with pytest.warns(vkdml.NothingOnDeviceWarning, match="convert: nothing of Linear runs on the Vulkan device: .* GRU, LSTM") as seen:
         vt.convert(nn.Linear(1, 1))
     assert [warning.filename for warning in seen] == [__file__]

@@ -187,7 +187,7 @@ class Device(Named):
         """
         check_type("compile_operator", "operator", operator, Operator)
         check_type("compile_operator", "options", options, Options)
-        if not is_one_of(flags, range(sum(DML_EXECUTION_FLAGS) + 1)):
+        if not is_one_of(flags, [*map(DML_EXECUTION_FLAGS, range(sum(DML_EXECUTION_FLAGS) + 1))]):
             raise InvalidArgumentError("compile_operator", "flags", shown(flags), "DML_EXECUTION_FLAGS")
         return CompiledOperator(self.gpu, operator.problem, options, bool(self.verify))
 

@@ -34,6 +34,7 @@ _BOTH = [PROVIDER, _CPU]
 _BFLOAT16 = 16  # ONNX's number of the type
 _ERRORS = 3  # onnxruntime's severity
 _REASONS = 8  # most notes of an exception
+_FURTHER = "disabled_optimizers", "enable_fallback", "read_config_from_model"  # onnxruntime ignores other names
 
 _log = logging.getLogger(__name__)
 
@@ -123,7 +124,7 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
             or sess_options with others, without it among them, mean: not on the device.
         device: a Device, or an argument of Device(); else the provider's option "device".
         options: what to force in the plans of the recurrent nodes.
-        others: onnxruntime's further arguments.
+        others: onnxruntime's further arguments: disabled_optimizers, enable_fallback, read_config_from_model.
 
     Raises InvalidArgumentError for a wrong device or option of the provider, DriverError where there is no device, and what
     onnxruntime raises where it cannot load the model.
@@ -137,6 +138,9 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
                  device: Device | int | str | None = None, options: Options = Options(), **others: Any) -> None:
         if not isinstance(options, Options):
             raise InvalidArgumentError("InferenceSession", "options", type(options).__name__, "vkdml.Options")
+        for name in others.keys() - set(_FURTHER):
+            raise InvalidArgumentError("InferenceSession", "argument", name, "sess_options, providers, provider_options, "
+                                       f"device, options, {', '.join(_FURTHER)}")
         source = path_or_bytes.SerializeToString() if hasattr(path_or_bytes, "SerializeToString") else path_or_bytes
         source = bytes(source) if isinstance(source, bytearray) else source
         path = os.path.abspath(source) if isinstance(source, str | os.PathLike) else source

@@ -116,11 +116,17 @@ def unconvert(module: Module) -> Module:
 
 def warm_up(module: nn.Module, T: int | Iterable[int] | None = None, B: int | Iterable[int] = 1, *, hx: bool = False,
             packed: bool = False) -> None:
-    """Call `warm_up` of every twin in a module, with these lengths; cells get one step."""
+    """Call `warm_up` of every twin in a module, with these lengths; cells get one step.
+
+    Warns with a NothingOnDeviceWarning where the module has no twin.
+    """
     _check_module("warm_up", module)
-    for part in module.modules():
-        if isinstance(part, Twin):
-            part.warm_up(T, B, hx=hx, packed=packed)
+    twins = [part for part in module.modules() if isinstance(part, Twin)]
+    for part in twins:
+        part.warm_up(T, B, hx=hx, packed=packed)
+    if not twins:
+        warnings.warn(f"warm_up: {type(module).__name__} has no twin: give it the module that convert returned",
+                      NothingOnDeviceWarning, stacklevel=2)
 
 
 def refresh(module: nn.Module) -> None:
