@@ -55,6 +55,20 @@ def test_every_document_is_in_the_list_of_pages(site):
     assert "<h1" in pages["index.html"]
 
 
+def test_each_document_has_a_description_and_an_icon(site):
+    pages, folder = site
+    found = {page: re.findall(r'<meta name="description" content="([^"]+)">', text) for page, text in pages.items()
+             if (ROOT / Path(page).with_suffix(".md")).is_file()}
+    assert len(found) > 45
+    assert found.pop("docs/README.html") == []  # it is a table alone
+    assert {len(texts) for texts in found.values()} == {1}
+    assert len({text for [text] in found.values()}) == len(found)
+    assert found["README.html"] == ["vkdml runs the GRU, LSTM and RNN layers of ONNX and PyTorch models on any Vulkan GPU under Linux, from Python."]
+    icons = {os.path.normpath(Path(page).parent / link.partition("?")[0]) for page, text in pages.items()
+             for link in re.findall(r'<link rel="[a-z ]*icon" href="([^"]+)"', text)}
+    assert [folder / icon for icon in icons if (folder / icon).is_file()] == [folder / "_static/icon.svg"]
+
+
 class Tables(HTMLParser):
     """The numbers of cells in each row of each table: [[2, 2, 2], ...]."""
 

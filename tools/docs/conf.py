@@ -5,10 +5,13 @@ from __future__ import annotations
 import enum
 import inspect
 import shutil
+import textwrap
 import typing
+from html import escape
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
 from sphinx.application import Sphinx
 
 import vkdml
@@ -28,6 +31,7 @@ html_theme = "furo"
 html_title = "vkdml"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_favicon = "static/icon.svg"
 html_copy_source = False
 
 default_role = "py:obj"  # docstrings write `name`
@@ -44,6 +48,7 @@ def setup(app: Sphinx) -> None:
     app.connect("source-read", _add_lists)
     app.connect("autodoc-skip-member", lambda app, what, name, thing, *others: _takes_inner_objects(thing) or None)
     app.connect("autodoc-process-signature", _without_constructor)
+    app.connect("html-page-context", _describe)
     app.connect("build-finished", _make_first_page)
 
 
@@ -67,6 +72,14 @@ def _without_constructor(app: Sphinx, what: str, name: str, thing: Any, *others:
     is_made = what == "class" and (issubclass(thing, enum.Enum) or "Made by" in str(thing.__doc__)
                                    or _takes_inner_objects(thing.__init__))
     return ("", "") if is_made else None
+
+
+def _describe(app: Sphinx, page: str, template: str, context: dict[str, Any], document: nodes.document | None) -> None:
+    """Give search engines the beginning of a document."""
+    paragraphs = document.findall(nodes.paragraph) if document else ()
+    if first := next((one for one in paragraphs if isinstance(one.parent, nodes.section)), None):
+        text = textwrap.shorten(first.astext(), 160, placeholder=" ...")
+        context["metatags"] += f'<meta name="description" content="{escape(text)}">'
 
 
 def _make_first_page(app: Sphinx, error: Exception | None) -> None:
