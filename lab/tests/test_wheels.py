@@ -18,7 +18,7 @@ from tools import compile_shaders
 from vkdml_lab.bench import ceilings
 
 ROOT = Path(__file__).resolve().parents[2]
-FROM_THE_CHECKOUT = {"broken.py", "controls.py", "house.py"}
+FROM_THE_CHECKOUT = {"controls.py", "house.py"}
 
 
 @pytest.fixture(scope="module")
