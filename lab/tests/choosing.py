@@ -52,7 +52,7 @@ def equations() -> list[tuple[str, str, Callable]]:
 
 @cache
 def functions() -> list[tuple[str, str, Callable]]:
-    """Return name, activation and wrong function of each."""
+    """Return name, activation and function of each wrong activation."""
     return [(f"{name}: {mistake}", name, function) for name, mistake, function in [*FUNCTIONS, *wrong_functions()]]
 
 

@@ -153,7 +153,7 @@ SPILLS = Expected("spills", "rx7900xtx", 2, 5, "its compiler has no room")
 
 @pytest.mark.parametrize(("values", "is_kept"), [([5, 1], True), ([6], False), ([1, 1, 1], False), ([], False)])
 def test_what_is_expected_to_be_broken(values, is_kept):
-    """At most this many parts, none worse, and in a whole check at least one."""
+    """The expected breach covers so many parts, none of them worse. A whole check must find at least one."""
     held = list(demands.hold([part(spills=value) for value in values] + [part("rtx3090", spills=0), part(spills=0)]))
     text, all_kept = check.breaches(held, [SPILLS], is_whole=True)
     assert all_kept == is_kept

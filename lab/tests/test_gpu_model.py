@@ -75,7 +75,7 @@ def test_totals_of_all_iterations():
 
 
 def test_what_some_invocations_do():
-    """The slowest subgroup runs all of it; of a core's work it is a share."""
+    """The slowest subgroup runs all such instructions; a core's subgroups together run a share of them."""
     body = [Instruction(SHARED, size=8, tag=SHARED, role=FINISHING), replace(use(SHARED), role=FINISHING)]
     step = iteration(Loop([use(), *body]), (), GPU, 64, LoopStep(True, (), finishing=1 / 16).shares(256, 64))
     assert step.cycles == iteration(Loop([use(), *body]), (), GPU, 64).cycles

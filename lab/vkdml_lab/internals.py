@@ -94,5 +94,5 @@ def with_kernel(name: str, spirv: bytes) -> AbstractContextManager[object]:
 
 
 def tensors_through_the_host(is_wanted: bool) -> AbstractContextManager[object]:
-    """Let a GPU's tensors go through the host within this, in twins that have not run yet."""
+    """Copy a GPU's tensors through the host in this context, in twins that have not run yet."""
     return patch.dict("vkdml.faces.torch.transfers.APIS", {}, clear=is_wanted)

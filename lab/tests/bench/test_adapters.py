@@ -57,7 +57,7 @@ def test_ways_of_torch(case, tf32, monkeypatch):
 
 
 def test_a_sample_counts_calls():
-    """This holds if a run makes several calls, too. `before` is called once a sample."""
+    """A run may make several calls. `before` is called once a sample."""
     did = []
     worker = LibraryWorker()
     worker._runners = {"queued": lambda: Runner(KINDS[0], lambda: did.append("run") or (), tuple, list, 10, lambda: did.append("set"))}

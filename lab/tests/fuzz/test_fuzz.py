@@ -74,12 +74,12 @@ def only(monkeypatch, faces):
 
 
 def run_instead(monkeypatch, run):
-    """Let there be one face, which calls `run`."""
+    """Replace all faces by one that calls `run`."""
     only(monkeypatch, {"function": replace(FACES["function"], run=run)})
 
 
 def test_a_wrong_number_is_found(device, monkeypatch):
-    """One number of calls with two or more steps is off by a ten-thousandth. The call is shrunk."""
+    """In calls of two or more steps, one number is off by a ten-thousandth. The call is shrunk."""
     def run(call, values):
         part, = FACES["function"].run(call, values)
         if call.steps >= 2:

@@ -1,4 +1,4 @@
-"""Small programs of several waves that are correctly ordered, and without one instruction. Each missing order is found, however
+"""Small programs whose waves are ordered, and the same programs without one instruction. Each missing order is found, however
 the waves run.
 """
 

@@ -11,7 +11,7 @@ EACH = pytest.mark.parametrize(("rdna", "width"), [(3, 32), (3, 64), (4, 32), (4
 
 
 def rows_of(rdna, width):
-    """Return C's row for each register (first) and lane."""
+    """Return the row of the matrix C that each register (first axis) and lane (second) has."""
     count, lanes = 256 // width, np.arange(width)
     if rdna == 3:
         return np.arange(count)[:, None] * (width // 16) + lanes // 16

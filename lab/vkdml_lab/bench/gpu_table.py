@@ -27,7 +27,7 @@ class Ratios(NamedTuple):
 
 
 def ratios(page: str) -> list[Ratios]:
-    """The table's rows, whose columns of ratios have these numbers rounded."""
+    """Return the ratios of the page's table, computed from its times; its own ratios are rounded."""
     found = []
     for row in re.findall(r"^\|((?:GRU|LSTM|RNN) \(.*)\|$", page, re.M):
         problem, *cells = row.split("|")

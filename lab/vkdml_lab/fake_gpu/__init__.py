@@ -48,10 +48,10 @@ _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 
 
 class Memory:
-    """Memory of the device. address: as the host sees it, without access. bytes: what it holds."""
+    """Memory of the device. address: the one that tensors have, which the host cannot access. bytes: the contents."""
 
     def __init__(self, size: int, file: int | None = None, offset: int = 0) -> None:
-        """file: that has the memory, from an offset on; by default a new one."""
+        """Map memory. file: descriptor of the file that holds it, from an offset on; None: a new file."""
         made = os.memfd_create("fake GPU") if file is None else os.dup(file)
         try:
             if file is None:
@@ -71,7 +71,7 @@ class Memory:
         _libc.munmap(self.address, self.size)
 
     def free(self) -> None:
-        """Overwrite it with NaN, in the current stream's turn, and give it back."""
+        """Let the current stream overwrite this memory with NaN and unmap it, after the work that it has."""
         def work() -> None:
             self.bytes[:] = b"\xff" * self.size
             self.close()
@@ -135,7 +135,7 @@ _default = cache(lambda: Stream(0))
 
 
 def current(_: object = None) -> Stream:
-    """The stream that this thread's work goes to."""
+    """Return the stream that this thread's work goes to."""
     return getattr(_of_thread, "stream", None) or _default()
 
 
@@ -162,7 +162,7 @@ _made: list[Any] = []  # PyTorch reads a capsule's contents once more after the 
 
 
 def _tensor(memory: Memory, size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, index: int) -> Tensor:
-    """A tensor of the device in memory that is freed with the last one in it."""
+    """Make a tensor of the device in some memory. The memory is freed with its last tensor."""
     sizes, strides = ((ctypes.c_int64 * len(given))(*given) for given in (size, stride))
     made = _DLTensor(data=memory.address, device_type=_EXTENSION, device_id=index, ndim=len(size), code=_CODES[dtype],
                      bits=8 * dtype.itemsize, lanes=1, shape=ctypes.addressof(sizes), strides=ctypes.addressof(strides))
@@ -191,7 +191,7 @@ def _as_strided(self: Tensor, size: Sequence[int], stride: Sequence[int], offset
 
 
 def _set(self: Tensor, storage: Any, offset: int, size: Sequence[int], stride: Sequence[int]) -> Tensor:
-    """Let a tensor be a part of a storage, by the function that PyTorch has for the CPU."""
+    """Make a tensor a view of a storage, by the function that PyTorch has for the CPU."""
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
     return torch.ops.aten.set_.source_Storage_storage_offset.redispatch(keys, self, storage, offset, size, stride)
 
@@ -205,7 +205,7 @@ def _sized(tensor: Tensor) -> tuple[Sequence[int], Sequence[int]]:
 
 
 def find(address: int) -> Memory:
-    """The memory that has an address."""
+    """Return the memory that an address lies in."""
     with _lock:
         memory = _memories[_addresses[bisect_right(_addresses, address) - 1]]
     if not 0 <= address - memory.address < memory.size:
@@ -214,7 +214,7 @@ def find(address: int) -> Memory:
 
 
 def seen(tensor: Tensor) -> Tensor:
-    """What the tensor of the device holds now, as a tensor of the host on the same bytes."""
+    """Return a tensor of the host that has the same bytes as a tensor of the device."""
     if not tensor.numel():
         return torch.empty_strided(*_sized(tensor), dtype=tensor.dtype)
     memory = find(tensor.data_ptr())
@@ -287,7 +287,7 @@ class _Hooks(torch._C._acc.PrivateUse1Hooks):
 
 @cache
 def install() -> list[Any]:
-    """Register the device. Returns what must live as long."""
+    """Register the device. Returns objects that must live as long as it."""
     from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
     module = types.ModuleType(f"torch.{NAME}")

@@ -137,7 +137,7 @@ def counted(name: str, calls: list[str], drivers: Path = FETCHED) -> dict[str, C
 
 
 def _count(layer: Layer, call: Call) -> Counts:
-    """Count a call after some others. Runs in the process with the driver and the layer."""
+    """Count what the fifth of equal calls asks of the driver. Runs in the process with the driver and the layer."""
     for _ in range(4):
         call()
     layer.arm(NONE)

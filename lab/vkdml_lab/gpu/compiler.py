@@ -65,7 +65,7 @@ class Pipeline:
 
 
 def pipeline(kernel: str, answer: dict[str, Any], folder: Path) -> Pipeline:
-    """Return the result of pipelines.c. answer: its line; it wrote the rest to the folder."""
+    """Return what pipelines.c made of a kernel. answer: the line that it printed. folder: where it wrote the assembly."""
     if answer["result"]:
         return Pipeline(kernel, answer["ms"], f"Vulkan's result is {answer['result']}")
     # If a driver compiles several widths, it runs the widest, which is the last

@@ -54,7 +54,7 @@ def _weights_loaded(part: Part) -> float | None:
 
 
 def _rounds(part: Part) -> float | None:
-    """Return the rounds of workgroups that wait for each other, unless the schedule was forced."""
+    """Return in how many rounds a kernel's waiting workgroups run. None if none wait, or if the schedule was forced."""
     return part.estimate.rounds if part.estimate and part.waits and part.plan in (DEFAULT, TRIED) else None
 
 

@@ -108,7 +108,7 @@ def _passed_over(blocks: list[Block], after: list[list[int]], first: int, number
 
 
 def _reached(links: list[list[int]], first: int, numbers: set[int]) -> set[int]:
-    """Return the blocks among `numbers` that links reach from the first one."""
+    """Return the blocks that `links` reach from the first one without leaving `numbers`."""
     found, left = set[int](), [first]
     while left:
         number = left.pop()

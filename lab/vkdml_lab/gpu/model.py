@@ -47,8 +47,8 @@ def _difference(later: Totals, earlier: Totals) -> Totals:
 
 @dataclass
 class SimdLanes:
-    """A subgroup alone on a core, which runs all instructions of any subgroup. totals: instructions by kind; averages of a
-    workgroup's subgroups of cycles of the vector units, bytes and waits. shares: by roles of instructions.
+    """One simulated subgroup, alone on a core, with all instructions that any subgroup of its workgroup runs. totals: cycles of
+    vector units, products, bytes, loads and waits, as averages of the subgroups. shares: by roles of instructions.
     """
 
     lanes: int  # a vector unit's

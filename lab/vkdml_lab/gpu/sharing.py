@@ -93,7 +93,7 @@ def scratch_accesses(code: Loop) -> int:
 
 
 def _every(loop: Loop) -> Iterator[Loop]:
-    """Yield all loops in a loop."""
+    """Yield all loops inside a loop, at any depth."""
     for inner in loop.inner:
         yield inner
         yield from _every(inner)

@@ -54,7 +54,7 @@ class LoopStep:
 
 
 def step_of(dispatch: Dispatch) -> LoopStep | None:
-    """Return the step of a kernel. None without products, and in float64, whose times have no demand."""
+    """Return the step of a kernel. None for kernels without products and of float64, whose times no demand bounds."""
     *_, room, name = f"/{dispatch.kernel}".split("/")
     cell, _, schedule = name.partition("_")
     if room != "gpu":

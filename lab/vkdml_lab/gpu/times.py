@@ -30,7 +30,7 @@ def table(parts: Iterable[Part]) -> str:
 
 
 def _read(text: str) -> dict[tuple[str, str, str], float]:
-    """Read such a table. Returns microseconds by GPU, case and plan."""
+    """Read a table that `table` made. Returns microseconds by GPU, case and plan."""
     names, *lines = (line.split() for line in text.strip().splitlines())
     return {(name, case, plan): float(cell) for case, plan, *cells in lines for name, cell in zip(names, cells, strict=True)
             if cell != "-"}

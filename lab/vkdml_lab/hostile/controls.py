@@ -125,13 +125,13 @@ CONTROLS = [
 
 
 def inexact_functions() -> str:
-    """What the bound says of functions a hundred times as inexact as is allowed."""
+    """Return the report of functions a hundred times as inexact as Vulkan allows, or "" if they are not seen."""
     results = (modes.inexact(seed, _recurrent(seed, SEQUENCE), {}, scale=100.0) for seed in range(_TRIES))
     return next((text for result in results for text in result.wrong if text.startswith(_WRONG)), "")
 
 
 def contracted_pairs() -> str:
-    """What the test of float64 says of pairs whose sums a driver may contract."""
+    """Return "refused float64" if the test of float64 sees that a driver contracts the sums of pairs, else ""."""
     wrong = _mistaken("float64/pairs.glsl", "precise ", "", "float64/elementwise")
     places = (Arithmetic(seed, contracting=0.5) for seed in range(_TRIES))
     return "" if all(modes.passes_float64(some, wrong) for some in places) else "refused float64"

@@ -54,7 +54,7 @@ SETTINGS = {"seed": 1, "late": 1, "caches": 1, "inexact": 1, "resident": 1024, "
 
 
 class Operand(ctypes.Structure):
-    """An operand. words: 32-bit words from register `reg` on. value: a constant's. bits: number used, from `shift` on; 0: all.
+    """An operand. words: 32-bit words from register `reg` on. value: of a constant. bits: how many, from `shift` on; 0: all.
     """
 
     _fields_ = [("value", c_uint32), *((name, c_uint8) for name in ("kind", "reg", "words", "modifiers", "shift", "bits"))]

@@ -48,7 +48,7 @@ class Faults:
         running.check_right(call)
 
     def strike_recording(self, actions: list[Any], desc: Any, outcomes: Counter[str]) -> None:
-        """Do so with a program of suite/heaps.py. The second run uses new heaps, as the first ones' contents are unknown."""
+        """Run a program of suite/heaps.py while a function fails, and once more, with new heaps, without a failure."""
         def run() -> None:
             heaps.Run(device(), heap_operators.Reference(device(), desc), Counter()).run(actions)
 

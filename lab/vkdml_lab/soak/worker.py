@@ -79,7 +79,7 @@ class Life:
         return failures
 
     def _recordings(self, seed: int) -> list[dict[str, str]]:
-        """Make the recordings of a round, all of the life's one recorded operator. Returns the failed ones."""
+        """Run the round's random recordings of the operator that this life records. Returns the failed ones."""
         made: list[list[Any]] = []
         desc = heap_operators.drawn(random_numbers(self.seed))
 

@@ -32,7 +32,7 @@ DRAWN = {
 
 
 def program(rng):
-    """Draw a program. Bindings are one of two layouts, or differ in one place, so that parts often meet."""
+    """Draw a program. Each dispatch binds one of two layouts, or one changed in one place, so that many use the same parts."""
     often = np.array([row[0] for row in DRAWN.values()])
     layouts = rng.integers(0, PLACES, (2, 8))
 

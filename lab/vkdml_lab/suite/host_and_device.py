@@ -21,13 +21,13 @@ class Memory:
         self.host[part], self.host_known[part], self.newer[part] = content, True, HOST
 
     def compute(self, part, content):
-        """A dispatch writes the part. content: None if it is unknown."""
+        """Note that a dispatch writes the part. content: None if it is unknown."""
         self.device_known[part], self.newer[part] = content is not None, DEVICE
         if content is not None:
             self.device[part] = content
 
     def work(self, part):
-        """A dispatch uses the part as a resource, and writes it at unknown places."""
+        """Note that a dispatch uses the part as a resource, and writes to unknown places in it."""
         self.device_known[part], self.newer[part] = False, UNKNOWN
 
     def expose(self):
@@ -35,7 +35,7 @@ class Memory:
         self.newer[self.newer == SAME] = HOST
 
     def poke(self, part, content):
-        """The host writes through an array of host(), which vkdml does not see."""
+        """Note that the host writes through an array of host(), which vkdml does not see."""
         self.host[part], self.host_known[part] = content, True
 
     def upload(self):
@@ -60,6 +60,6 @@ class Memory:
         self.newer[~but] = HOST if self.is_exposed else SAME
 
     def forget_host(self):
-        """A refused upload may have merged the device's bytes into the host's, or not."""
+        """Note that a refused upload may have merged the device's bytes into the host's, or not."""
         if not self.is_shared:
             self.host_known[(self.newer == DEVICE) | (self.newer == UNKNOWN)] = False

@@ -199,8 +199,8 @@ def _again(ran: Ran, found: Results, expected: Results, tolerance: Tolerance) ->
 
 def largest_errors(result: np.ndarray, expected: np.ndarray, element: str,
                    tolerance: Tolerance) -> tuple[float | None, float | None, float | None]:
-    """Return the largest error: absolute, in ULP, and as a share of the tolerance. Numbers below the point at which both parts
-    of the tolerance are equal count with that point's ULP.
+    """Return the largest error: absolute, in ULP, and as a share of the tolerance. Where the absolute part of the tolerance is
+    the larger one, near 0, the ULP is that of the number for which both parts are equal.
     """
     if result.shape != expected.shape:
         return None, None, None

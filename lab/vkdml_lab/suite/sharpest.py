@@ -10,7 +10,7 @@ SEEDS: dict[str, list[int]] = json.loads(PATH.read_text())["seeds"]  # by test, 
 
 
 def drawn(reason, count):
-    """A mark of a test of random problems, with seeds below a count: in each process the chosen ones come first."""
+    """Mark a test of random problems, to run with all seeds below a count, the chosen seeds first."""
     def marked(test):
         chosen = [seed for seed in SEEDS.get(test.__name__, ()) if seed < count]
         seeds = [*chosen, *sorted(set(range(count)) - set(chosen))]

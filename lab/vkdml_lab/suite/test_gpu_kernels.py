@@ -48,8 +48,8 @@ _MOST_INVOCATIONS = 512  # more sums would not fit in shared memory
 
 @dataclass(frozen=True)
 class Way:
-    """Options to run a problem. units: in a workgroup; None: the plan decides. in_chunks: two steps, and three of the
-    projection, so that chunks of one never fill whole chunks of the other.
+    """Options to run a problem. units: in a workgroup; None: the plan decides. in_chunks: run two steps at a
+    time, and project three at a time, so that neither chunk is a multiple of the other.
     """
 
     schedule: str
