@@ -6,6 +6,7 @@ import re
 import reprlib
 import traceback
 from collections.abc import Callable
+from enum import Enum
 from importlib.metadata import requires
 from importlib.util import find_spec
 from traceback import walk_tb
@@ -21,6 +22,8 @@ _FIRST.maxstring = _FIRST.maxother = _FIRST.maxlong = 1000
 
 def shown(value: object, how: Callable[[object], str] = repr) -> str:
     """Write a caller's value for an error message. Long lists are shortened to their first items."""
+    if isinstance(value, Enum):
+        return f"{type(value).__name__}.{value.name}"
     try:
         return _FIRST.repr(value) if isinstance(value, list | tuple | dict | set) else how(value)
     except Exception:  # the value's own code may raise anything, and so may a number of thousands of digits

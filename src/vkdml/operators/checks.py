@@ -145,7 +145,7 @@ def unwrap_operator(desc: Any) -> Any:
     if isinstance(desc, descs.DML_OPERATOR_DESC):
         inner = desc.Desc
         if type(inner) in OPERATOR_TYPES and not is_one_of(desc.Type, [OPERATOR_TYPES[type(inner)]]):
-            raise InvalidArgumentError("DML_OPERATOR_DESC", "Type", _name(desc.Type), OPERATOR_TYPES[type(inner)].name)
+            raise InvalidArgumentError("DML_OPERATOR_DESC", "Type", shown(desc.Type), OPERATOR_TYPES[type(inner)].name)
         desc = inner
     if type(desc) not in OPERATOR_TYPES:
         allowed = ", ".join(cls.__name__ for cls in OPERATOR_TYPES)
@@ -184,7 +184,7 @@ def check_tensor(operator: str, field: str, desc: object, itemsizes: Mapping[des
     """
     if isinstance(desc, descs.DML_TENSOR_DESC):
         if not is_one_of(desc.Type, [descs.DML_TENSOR_TYPE.BUFFER]):
-            raise InvalidArgumentError(operator, f"{field}.Type", _name(desc.Type), "DML_TENSOR_TYPE.BUFFER")
+            raise InvalidArgumentError(operator, f"{field}.Type", shown(desc.Type), "DML_TENSOR_TYPE.BUFFER")
         if not isinstance(desc.Desc, descs.DML_BUFFER_TENSOR_DESC):
             raise InvalidArgumentError(operator, f"{field}.Desc", type(desc.Desc).__name__, "DML_BUFFER_TENSOR_DESC")
         desc = desc.Desc
@@ -192,10 +192,10 @@ def check_tensor(operator: str, field: str, desc: object, itemsizes: Mapping[des
         raise InvalidArgumentError(operator, field, type(desc).__name__, "DML_TENSOR_DESC or DML_BUFFER_TENSOR_DESC")
     data_type = next((allowed for allowed in itemsizes if is_one_of(desc.DataType, [allowed])), None)
     if data_type is None:
-        raise InvalidArgumentError(operator, f"{field}.DataType", _name(desc.DataType),
+        raise InvalidArgumentError(operator, f"{field}.DataType", shown(desc.DataType),
                                    " or ".join(allowed.name for allowed in itemsizes))
     if not is_one_of(desc.Flags, [descs.DML_TENSOR_FLAGS.NONE, *[descs.DML_TENSOR_FLAGS.OWNED_BY_DML] * may_be_owned]):
-        raise InvalidArgumentError(operator, f"{field}.Flags", _name(desc.Flags), "NONE" + " or OWNED_BY_DML" * may_be_owned)
+        raise InvalidArgumentError(operator, f"{field}.Flags", shown(desc.Flags), "NONE" + " or OWNED_BY_DML" * may_be_owned)
     sizes = integers(operator, f"{field}.Sizes", desc.Sizes, 1)
     if not is_count(desc.DimensionCount, len(sizes)):
         raise InvalidArgumentError(operator, f"{field}.DimensionCount", desc.DimensionCount, f"{len(sizes)}, as Sizes has")
@@ -313,10 +313,6 @@ def is_one_of(value: object, allowed: Collection[int]) -> bool:
 def is_count(value: object, count: int) -> bool:
     """Whether the count beside a list is left out (None) or the list's length."""
     return value is None or is_one_of(value, [count])
-
-
-def _name(value: object) -> str:
-    return f"{type(value).__name__}.{value.name}" if isinstance(value, Enum) else shown(value)
 
 
 def check_output_strides(operator: str, field: str, tensor: Tensor | None) -> None:

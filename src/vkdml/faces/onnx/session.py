@@ -139,8 +139,7 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
         if not isinstance(options, Options):
             raise InvalidArgumentError("InferenceSession", "options", type(options).__name__, "vkdml.Options")
         for name in others.keys() - set(_FURTHER):
-            raise InvalidArgumentError("InferenceSession", "argument", name, "sess_options, providers, provider_options, "
-                                       f"device, options, {', '.join(_FURTHER)}")
+            warnings.warn(f"InferenceSession ignores {name}, as onnxruntime does", stacklevel=2)
         source = path_or_bytes.SerializeToString() if hasattr(path_or_bytes, "SerializeToString") else path_or_bytes
         source = bytes(source) if isinstance(source, bytearray) else source
         path = os.path.abspath(source) if isinstance(source, str | os.PathLike) else source
