@@ -80,6 +80,6 @@ def test_as_onnxruntime(batch):
 
 
 @pytest.mark.family("draws", first=2)
-@pytest.mark.parametrize("batch", range(20))
+@pytest.mark.parametrize("batch", range(50))
 def test_between_two_recurrent_nodes(batch):
-    assert between.failures(batch * 25, 25) == {}
+    assert between.failures(batch * 10, 10) == {}
