@@ -40,6 +40,7 @@ def test_a_mistake_is_found(device, compiled_anew, monkeypatch, way, mistake, me
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_calls_are_as_pytorchs(device):
-    for seed in range(24):
+@pytest.mark.parametrize("first", [0, pytest.param(12, marks=pytest.mark.thorough)])
+def test_calls_are_as_pytorchs(device, first):
+    for seed in range(first, first + 12):
         torch_face.check_operator(seed) if seed % 4 == 3 else torch_face.Draw(seed).check()

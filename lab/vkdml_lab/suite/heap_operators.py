@@ -48,8 +48,7 @@ def kinds(desc):
     return {
         "one": compiled(desc), "one again": compiled(desc), "owned": compiled(owned(desc)), "graph": two_layers(desc),
         "negate": compiled(v.DML_ACTIVATION_LINEAR_OPERATOR_DESC(InputTensor=TWELVE, OutputTensor=TWELVE, Alpha=-1)),
-        "add": compiled(v.DML_ELEMENT_WISE_ADD_OPERATOR_DESC(ATensor=TWELVE, BTensor=TWELVE, OutputTensor=TWELVE)),
-    }
+        "add": compiled(v.DML_ELEMENT_WISE_ADD_OPERATOR_DESC(ATensor=TWELVE, BTensor=TWELVE, OutputTensor=TWELVE))}
 
 
 GRU = recurrent(cells.GRU, 2, 1, 2)
