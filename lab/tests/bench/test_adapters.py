@@ -16,6 +16,7 @@ from vkdml_lab.processes import UnavailableError
 
 
 @pytest.mark.device
+@pytest.mark.family("each kind in each type")
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("case", KINDS, ids=lambda case: case.name + "-lbr0" * (not case.linear_before_reset))
 def test_ours_and_onnx_runtime_compute_every_kind_of_case(case, dtype):
