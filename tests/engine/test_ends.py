@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = pytest.mark.device
 
-SECONDS = 30  # far more than an end may take, less than what is queued: 100 executions of half a second at least
+SECONDS = 30  # far more than an end may take, less than what is queued: 200 executions of a fifth of a second at least
 
 HEAD = """
 import atexit, os, signal, sys, threading, time
@@ -126,8 +126,8 @@ def test_nothing_that_is_queued_is_waited_for():
     """Who waits for it nevertheless hears of it."""
     said = "the process ended before the execution did"
     assert end("""
-recorder = recorder_of(0.5)
-executions = [recorder.execute_async() for _ in range(100)]
+recorder = recorder_of(0.2)
+executions = [recorder.execute_async() for _ in range(200)]
 time.sleep(0.2)
 behind += [lambda: error_of(executions[-1].wait), lambda: error_of(recorder.execute_async().wait)]
 code = 4
@@ -169,7 +169,7 @@ code = 6
 STATES = {
     "running": "recorder.execute()",
     "waiting": "recorder.execute_async().wait()",
-    "queued": "[recorder.execute_async() for _ in range(100)], time.sleep(100)",
+    "queued": "[recorder.execute_async() for _ in range(200)], time.sleep(100)",
     "joining": "thread = threading.Thread(target=recorder.execute, daemon=True)\nthread.start()\nthread.join()",
 }
 
@@ -180,10 +180,10 @@ STATES = {
 def test_a_signal_ends_it(state, handled):
     """The default, or an exit that a handler of Python's raises."""
     assert end(f"""
-recorder = recorder_of(0.5)
+recorder = recorder_of(0.2)
 if {handled}:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
-threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGTERM]).start()
+threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGTERM]).start()
 print(f"ends at {{time.time()}}")
 {STATES[state]}
 """, with_code=7 if handled else -signal.SIGTERM) == []
@@ -205,8 +205,8 @@ code = 14
 
 def test_os_exit():
     assert end("""
-recorder = recorder_of(0.5)
-executions = [recorder.execute_async() for _ in range(100)]
+recorder = recorder_of(0.2)
+executions = [recorder.execute_async() for _ in range(200)]
 time.sleep(0.2)
 print(f"ends at {time.time()}")
 os._exit(8)
@@ -216,8 +216,8 @@ os._exit(8)
 def test_a_child_of_a_fork_ends():
     """Whose parent's threads are not there."""
     assert end("""
-recorder = recorder_of(0.5)
-executions = [recorder.execute_async() for _ in range(100)]
+recorder = recorder_of(0.2)
+executions = [recorder.execute_async() for _ in range(200)]
 in_daemon(compute)
 child = os.fork()
 if child == 0:
@@ -246,9 +246,9 @@ def test_asyncio():
     """A task that was cancelled leaves its execution, which is not waited for."""
     assert end("""
 import asyncio
-recorder = recorder_of(0.5)
+recorder = recorder_of(0.2)
 async def main():
-    executions = [recorder.execute_async() for _ in range(100)]
+    executions = [recorder.execute_async() for _ in range(200)]
     try:
         await asyncio.wait_for(asyncio.to_thread(executions[-1].wait, 0.3), 0.1)
     except TimeoutError:
