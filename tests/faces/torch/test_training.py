@@ -22,8 +22,8 @@ from .gradients import TOLERANCE, error
 from .support import B, H, I, T
 
 pytestmark = [pytest.mark.device, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
-# Ten of the twenty modules, with all their kinds and settings, in calls with more pairs of settings
-CHOSEN = [150, 170, 110, 73, 20, 143, 193, 181, 33, 173, 71, 62, 180, 174, 197, 182, 112, 141, 70, 77]
+# Eight of the twenty modules, with all their kinds and settings, in calls with all ways and settings of calls
+CHOSEN = [170, 73, 20, 147, 193, 181, 33, 173, 71, 62, 180, 174, 197, 182, 141, 70, 77]
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def assert_same_gradients(module, twin, rtol=1e-4):
 
 
 @pytest.mark.family("random modules", first=len(CHOSEN))
-@pytest.mark.parametrize("seed", [*CHOSEN, *sorted({*range(0, 200, 10)} - {*CHOSEN})])
+@pytest.mark.parametrize("seed", [*CHOSEN, *sorted({*range(0, 200, 10), 112} - {*CHOSEN})])
 def test_random_module(seed):
     found, where = error(seed)
     assert found < TOLERANCE, where
