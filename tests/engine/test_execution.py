@@ -78,7 +78,7 @@ def uploads(monkeypatch):
 @pytest.mark.parametrize("kept", [("w0", "r0"), ("w0",), ("r0",)])
 def test_weights_that_are_kept_are_packed_each_time(device, values, kept, packings):
     """Once any of a node's weights is kept. They are neither copied nor compared, and no run may leave them out."""
-    single = Execution(device.gpu, Share(0.5), [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"], ways={name: Kept() for name in kept})
+    single = Execution(device.gpu, Share(0.5), [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"], ways={name: Kept(values[name].nbytes) for name in kept})
     for scale in (1, -1, -1, 0.5):
         values["w0"] *= np.float32(scale)
         values["r0"] *= np.float32(scale)
@@ -99,7 +99,7 @@ def relu(execution, array, mark):
 
 
 def test_what_is_kept_is_copied_once_for_all_executions(device, values, uploads):
-    one, other = rectifiers(device, Kept())
+    one, other = rectifiers(device, Kept(4 * H * I))
     w, mark = values["w0"], object()
     for execution in (one, other, one):
         np.testing.assert_array_equal(relu(execution, w, mark), np.maximum(w, 0))
@@ -108,11 +108,26 @@ def test_what_is_kept_is_copied_once_for_all_executions(device, values, uploads)
     for sign, again in ((-1, object()), (1, mark)):  # another one came between
         np.testing.assert_array_equal(relu(other, sign * w, again), np.maximum(sign * w, 0))
     assert len(uploads) == 3
-    np.testing.assert_array_equal(relu(rectifiers(device, Kept())[0], -w, mark), np.maximum(-w, 0))  # in a buffer of its own
+    np.testing.assert_array_equal(relu(rectifiers(device, Kept(4 * H * I))[0], -w, mark), np.maximum(-w, 0))  # in a buffer of its own
+
+
+@pytest.mark.parametrize("share", [0, 1])
+@pytest.mark.parametrize("way", [{"w": Kept(4 * 256)}, {}])
+def test_inputs_that_are_parts_of_another(device, way, share):
+    """From some byte on, of what is kept and of what each run passes; also where results are checked."""
+    w = np.random.default_rng(1).standard_normal(256).astype(np.float32)
+    nodes = [relu_node(device, (1, 1, H, I), names) for names in (("part", "y"), ("w", "z"))]
+    parted = Execution(device.gpu, Share(share), nodes, ["y", "z"], ways=way, parts={"part": ("w", 256)})
+    given = w if way else w[:64 + H * I]
+    found = parted.run({"w": given}, dict.fromkeys("yz", ((H * I,), np.float32)), marks={"w": w})
+    for name, first in (("y", 64), ("z", 0)):
+        np.testing.assert_array_equal(found[name], np.maximum(w[first:first + H * I], 0))
+    with pytest.raises(vkdml.InvalidArgumentError, match=f"w: found {4 * (63 + H * I)} bytes; expected {4 * (64 + H * I)} bytes"):
+        parted.run({"w": w[:63 + H * I]}, {}, marks={"w": w})
 
 
 def test_what_is_kept_is_copied_again_after_the_store_dropped_it(device, values, uploads):
-    one, other = rectifiers(device, Kept())
+    one, other = rectifiers(device, Kept(4 * H * I))
     w, mark = values["w0"], object()
     relu(one, w, mark)
     with device.gpu.lock:
@@ -123,7 +138,7 @@ def test_what_is_kept_is_copied_again_after_the_store_dropped_it(device, values,
 
 def test_what_is_kept_is_copied_again_after_a_copy_failed(device, values, monkeypatch):
     """The buffer may hold any part of it: also for the array that it held before."""
-    one, other = rectifiers(device, Kept())
+    one, other = rectifiers(device, Kept(4 * H * I))
     w, mark, new, upload = values["w0"], object(), object(), DeviceMemory.upload
     relu(one, w, mark)
 
@@ -141,7 +156,7 @@ def test_what_is_kept_is_copied_again_after_a_copy_failed(device, values, monkey
 
 
 def test_threads_that_share_what_is_kept(device, values):
-    executions, arrays = rectifiers(device, Kept()), [values["w0"], -values["w0"]]
+    executions, arrays = rectifiers(device, Kept(4 * H * I)), [values["w0"], -values["w0"]]
     marks = [object(), object()]
 
     def work(k):

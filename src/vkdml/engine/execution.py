@@ -23,7 +23,7 @@ from .commands import Commands
 from .compiled import Compiled, Share, choose_within
 from .vulkan.driver import working
 from .vulkan.gpu import Gpu
-from .vulkan.memory import COPIED, DIRECT, OWN, SENT, SHARED, Bound, DeviceMemory, Kind
+from .vulkan.memory import COPIED, DIRECT, OWN, SENT, SHARED, Bound, DeviceMemory, Kind, Range
 from .vulkan.store import Lease
 from .weights import Contents, PackState, Snapshot, Weights, digest, is_current
 
@@ -32,7 +32,10 @@ _MOST_DIRECT_BYTES = 2**16  # of an input that the host writes to the device's m
 
 
 class Kept:
-    """An input that stays on the device, in a buffer of its own, for all executions whose `ways` have this object."""
+    """An input that stays on the device, in a buffer of its own of `size` bytes, for all executions whose `ways` have this."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
 
 
 # How an input gets to the device: through shared memory at each run, from the host at a run that does not find it there, or as
@@ -113,6 +116,7 @@ class Execution:
     share: decides which runs are checked. contents: the weights last seen; executions that differ in T and B only share it.
     ways: how inputs get to the device, by name, and which outputs are shared; other names are ignored. Where runs are checked,
     none may be shared. If all weights of a node are constants, runs leave them out.
+    parts: names of inputs that are parts of another one's buffer: its name, and the first byte there, as `Range.offset`.
     turns: how many sets of buffers it has, so that the host can access one while a run uses another (`prepared`).
 
     inputs: the names that each run must pass as arrays. kept: those that it must pass with marks. weight_names: those of
@@ -121,15 +125,17 @@ class Execution:
     """
 
     def __init__(self, gpu: Gpu, share: Share, nodes: Sequence[Node], outputs: Iterable[str], options: Options = Options(),
-                 contents: Contents | None = None, ways: Mapping[str, Way] = {}, turns: int = 1) -> None:
+                 contents: Contents | None = None, ways: Mapping[str, Way] = {}, turns: int = 1,
+                 parts: Mapping[str, tuple[str, int]] = {}) -> None:
         self.gpu, self._share, self._is_verified, self._count = gpu, share, bool(share.share), turns
+        self._parts = parts
         self._nodes = [(gpu.lock.work(Compiled, gpu, problem, options, self._is_verified), names) for problem, names in nodes]
         self._name = nodes[0].problem.operator  # for errors
         self._contents = contents or Contents()
         self._lease = Lease(gpu.store, self._let_go)
         computed = {names[field] for problem, names in nodes for field in problem.outputs if field in names}
         arrays = {name: way for name, way in ways.items() if isinstance(way, np.ndarray)}
-        passed = computed | ways.keys() - arrays.keys()
+        passed = computed | ways.keys() - arrays.keys() | parts.keys()
         weights = {index: {field: names[field] for field in compiled.weight_fields}
                    for index, (compiled, names) in enumerate(self._nodes)}
         self._given = {index: fields for index, fields in weights.items() if fields and passed.isdisjoint(fields.values())}
@@ -139,13 +145,13 @@ class Execution:
         self.weight_names = {name for names in self._passed.values() for name in names.values()}
         for index in self._given.keys() - self._passed:
             self._contents.look(index, self._given[index], arrays, self._memory_of)
-        stays = {name: way for name, way in ways.items() if isinstance(way, Kept) and name in self._sizes}
-        self.kept = stays.keys()
+        kept = {name: way for name, way in ways.items() if isinstance(way, Kept)}
+        self.kept = kept.keys()
+        self._sizes |= {name: way.size for name, way in kept.items()}
         self._stay: dict[str, tuple[Hashable, Callable[[], DeviceMemory]]] = {
             **{name: (("constant", digest({"": array})), partial(self._uploaded, name, array))
                for name, array in arrays.items() if name in self._sizes},
-            **{name: (("kept", way, self._sizes[name]), partial(DeviceMemory, gpu, self._sizes[name]))
-               for name, way in stays.items()}}
+            **{name: (("kept", way), partial(DeviceMemory, gpu, way.size)) for name, way in kept.items()}}
         self.shared = {name for name, way in ways.items() if isinstance(way, str) and way == SHARED} & self._sizes.keys()
         self.inputs = sorted(self._sizes.keys() - computed - self._stay.keys() - self.shared)
         self._read = [name for name in outputs if name not in self.shared]  # the host reads them after each run
@@ -179,7 +185,8 @@ class Execution:
                     raise InvalidArgumentError(problem.operator, field, f"{written[name]} bytes that an operator computes",
                                                f"{size} bytes, as this one reads them")
                 else:
-                    needed[name] = max(needed.get(name, 0), size)
+                    of, first = self._parts.get(name, (name, 0))
+                    needed[of] = max(needed.get(of, 0), first + size)
         return needed
 
     def _memory_of(self, name: str, array: np.ndarray | None) -> np.ndarray:
@@ -198,7 +205,8 @@ class Execution:
         sizes: dict[str, int] = {}
         for index, (compiled, names) in enumerate(self._nodes):
             for field, name in self._bound(index, names).items():
-                sizes[name] = max(sizes.get(name, 0), compiled.problem.tensor(field).size_in_bytes)
+                of, first = self._parts.get(name, (name, 0))
+                sizes[of] = max(sizes.get(of, 0), first + compiled.problem.tensor(field).size_in_bytes)
         return sizes
 
     def _bound(self, index: int, names: Mapping[str, str]) -> dict[str, str]:
@@ -367,7 +375,7 @@ class Execution:
             turns.append(Turn(buffers, self._recorded(is_checked, buffers), {}))
         return turns
 
-    def _recorded(self, is_checked: bool, memory: Mapping[str, DeviceMemory]) -> Commands:
+    def _recorded(self, is_checked: bool, memory: dict[str, DeviceMemory]) -> Commands:
         """Record the commands of one turn. memory: the buffers of all tensors, by name."""
         assert self._places is not None
         commands, shared = Commands(self.gpu, lease=self._lease), frozenset(memory[name] for name in self.shared)
@@ -375,10 +383,11 @@ class Execution:
             commands.acquire(shared)
         for name in self.inputs:
             commands.upload(memory[name], self._sizes[name])
+        bound = memory | {name: Range(memory[of], first, self._sizes[of] - first) for name, (of, first) in self._parts.items()}
         for index, (compiled, names) in enumerate(self._nodes):
             own: dict[str, Bound] = {name: self._buffer(place) for name, place in self._places.own[index].items()}
             own |= self.gpu.made(partial(_buffers, self.gpu, compiled.read), self._lease)
-            tensors = {field: memory[name] for field, name in self._bound(index, names).items()}
+            tensors = {field: bound[name] for field, name in self._bound(index, names).items()}
             weights = None
             if compiled.weight_fields:
                 weights = self._packed[index][1] if index in self._packed else Weights(

@@ -109,7 +109,7 @@ def identity(desc: Any) -> CopyProblem | ElementwiseProblem:
     check_same_sizes(name, tensors)
     sizes = tensors[OUTPUT].sizes
     zeros = (0,) * len(sizes)
-    return copied(name, tensors, [CopiedPart("InputTensor", sizes, zeros, (1,) * len(sizes), zeros)], is_in_place=True)
+    return _problem(name, tensors, [CopiedPart("InputTensor", sizes, zeros, (1,) * len(sizes), zeros)], is_in_place=True)
 
 
 def slice_of(desc: Any) -> CopyProblem:
@@ -179,7 +179,7 @@ def join(desc: Any) -> CopyProblem:
         at += sizes[axis]
     if at != target[axis]:
         raise InvalidArgumentError(name, "OutputTensor.Sizes", target, f"{at} along Axis = {axis}, as the inputs have together")
-    return copied(name, tensors, moves)
+    return _problem(name, tensors, moves)
 
 
 def gather(desc: Any) -> GatherProblem:
@@ -246,10 +246,9 @@ def _sliced(name: str, tensors: Mapping[str, Tensor], starts: tuple[int, ...], s
             strides: tuple[int, ...]) -> CopyProblem:
     if tensors[OUTPUT].sizes != sizes:
         raise InvalidArgumentError(name, "OutputTensor.Sizes", tensors[OUTPUT].sizes, f"{sizes}, the slice's")
-    return copied(name, tensors, [CopiedPart("InputTensor", sizes, starts, strides, (0,) * len(sizes))])
+    return _problem(name, tensors, [CopiedPart("InputTensor", sizes, starts, strides, (0,) * len(sizes))])
 
 
-def copied(name: str, tensors: Mapping[str, Tensor], moves: Sequence[CopiedPart], is_in_place: bool = False) -> CopyProblem:
-    """Make a problem of parts that together write each element of OutputTensor once. tensors: inputs, then output."""
+def _problem(name: str, tensors: Mapping[str, Tensor], moves: Sequence[CopiedPart], is_in_place: bool = False) -> CopyProblem:
     common = common_fields(name, element_types.any_of(tensors[OUTPUT].data_type), tensors)
     return CopyProblem(**common, moves=tuple(moves), is_in_place=is_in_place)

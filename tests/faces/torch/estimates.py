@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from vkdml.engine.execution import Kept
+from vkdml.engine.vulkan.store import Recent
 from vkdml.faces.torch import training
 from vkdml.planning.plan import plan
 from vkdml_lab.suite.devices import GPUS
@@ -18,12 +18,12 @@ from vkdml_lab.suite.devices import GPUS
 
 def main(mode: str = "LSTM", *sizes: str) -> None:
     t, b, h = map(int, sizes or (25, 64, 1024))
-    device: Any = SimpleNamespace(gpu=None, share=None)
     with patch.object(training, "Execution", lambda gpu, share, nodes, *_, **__: nodes):
-        passes: Any = training.Passes(training.Pass(mode, t, b, h, h, False, False), device, Kept())
-    for name, info in GPUS.items():
-        times = [1e3 * (plan(node.problem, info).seconds or 0.0) for node in (passes.forward[-1], passes.backward[0])]
-        print(f"{name}: forward {times[0]:.2f} ms, backward {times[1]:.2f} and two products, {mode} (T {t}, B {b}, I and H {h})")
+        for name, info in GPUS.items():
+            device: Any = SimpleNamespace(gpu=SimpleNamespace(info=info), share=None)
+            passes: Any = training.Passes(training.Pass(mode, t, b, h, h, False, False, 0), device, Recent(1))
+            times = [1e3 * (plan(nodes[0].problem, info).seconds or 0.0) for nodes in (passes.forward, passes.backward)]
+            print(f"{name}: forward {times[0]:.2f} ms, backward {times[1]:.2f} and two products, {mode} (T {t}, B {b}, I and H {h})")
 
 
 if __name__ == "__main__":

@@ -13,9 +13,10 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from torch.utils.weak import TensorWeakRef
 
 from ...engine.execution import Execution, Kept, Node
+from ...engine.vulkan.store import Recent
 from ...errors import TorchArgumentError
 from ...operators import copy_problem, plain_problem
-from ...operators.checks import check_tensor, round_up
+from ...operators.checks import round_up
 from ...operators.element_types import FLOAT32
 from ...operators.header import descs
 from ...operators.problem import problem_of
@@ -27,7 +28,7 @@ from .transfers import run
 
 
 class Pass(NamedTuple):
-    """What a direction of a layer computes, for one shape."""
+    """What a direction of a layer computes, for one shape. number: of this direction among the module's."""
 
     mode: str
     t: int
@@ -36,27 +37,34 @@ class Pass(NamedTuple):
     hidden: int
     reverse: bool
     lengths: bool
+    number: int
 
 
 class Passes:
-    """The executions of a direction of a layer, both with the matrix [R, W, bias]. They pack weights at each run."""
+    """The executions of a direction of a layer, both with the matrix [R, W, bias]. They pack weights at each run.
 
-    def __init__(self, of: Pass, device: Device, matrix: Kept) -> None:
+    matrices: the module's on devices, one for all shapes of a direction.
+    """
+
+    def __init__(self, of: Pass, device: Device, matrices: Recent[Any]) -> None:
         kind, sizes = KINDS[of.mode], {"T": of.t, "B": of.b, "I": of.inputs, "H": of.hidden, "D": 1}
         cell, gradient = kind.training
         self.words, h, count = gradient.loops[0].words, of.hidden, of.t * of.b
-        columns = self.columns = round_up(h + of.inputs + 1, 4)  # of the matrix [R, W, bias], in whole vectors
+        whole = max(4, device.gpu.info.storage_buffer_alignment // 4)  # where a vector, or a part of a buffer, may begin
+        at = self.at = round_up(h, whole)  # W's first column in the matrix
+        columns = self.columns = round_up(at + of.inputs + 1, whole)
         left_out = {"PeepholeTensor", "" if of.lengths else "SequenceLengthsTensor"}
         fields, after = ([field for field in one.tensors if field not in left_out] for one in (cell, gradient))
         rows, n = self.words * h, len(kind.gates) * h
         more = rows - n  # a GRU's matrix has one gate more
-        node = Node(problem_of(cell, FLOAT32, sizes, fields, kind.activations, kind.flags, (of.reverse,)),
-                    {field: field for field in fields})
-        nodes = [_part((rows, columns), "WeightTensor", of.inputs, (more, h, n, 0)),
-                 _part((rows, columns), "RecurrenceTensor", h, (more, 0, n - more, 0), (0, 0, more, n - more)), node]
+        strides = {"WeightTensor": (0, 0, columns, 1), "RecurrenceTensor": (0, 0, h if more else columns, 1)}
+        node = Node(problem_of(cell, FLOAT32, sizes, fields, kind.activations, kind.flags, (of.reverse,), strides),
+                    {field: field for field in fields} | {"WeightTensor": "W", "RecurrenceTensor": "R" if more else "w"})
         self.results = {field: (of.t, of.b, cell.loops[-1].words * h) if field == "OutputSequenceTensor" else (of.b, h)
                         for field in cell.outputs}
-        self.forward = Execution(device.gpu, device.share, nodes, self.results, ways={"w": matrix})
+        matrix = matrices.get((of.number, rows, columns), lambda: Kept(4 * rows * columns))
+        parts = {"W": ("w", 4 * (more * columns + at)), "all W": ("w", 4 * at)}
+        self.forward = Execution(device.gpu, device.share, [node], self.results, ways={"w": matrix}, parts=parts)
 
         names = {field: field for field in after} | dict.fromkeys(("WeightTensor", "RecurrenceTensor"), "w")
         strides = {"RecurrenceTensor": (0, 0, 1, columns)}  # the matrix's first columns, transposed
@@ -66,26 +74,16 @@ class Passes:
         first = copy_problem.gather(descs.DML_GATHER_OPERATOR_DESC(
             InputTensor=_desc(count, rows), IndicesTensor=starts, OutputTensor=_desc(of.b, rows), Axis=0, IndexDimensions=1))
         nodes = [node, _product((rows, count, 1, rows), d, (count, columns, columns, 1), "InputTensor", "dw"),
-                 _part((rows, columns), "W", of.inputs, (0, h, rows, 0)),
-                 _product((count, rows, rows, 1), d, (rows, of.inputs, of.inputs, 1), "W", "dx"),
+                 _product((count, rows, rows, 1), d, (rows, of.inputs, columns, 1), "all W", "dx"),
                  Node(first, {"InputTensor": d, "IndicesTensor": "starts", "OutputTensor": "first"}),
                  _product((of.b, rows, rows, 1), "first", (rows, h, columns, 1), "w", "dh")]
         last = {field: (of.b, h) for field in gradient.outputs if field != d}
         self.gradients = {"dw": (rows, columns), "dx": (of.t, of.b, of.inputs), "dh": (of.b, h), **last}
-        self.backward = Execution(device.gpu, device.share, nodes, self.gradients, ways={"w": matrix})
+        self.backward = Execution(device.gpu, device.share, nodes, self.gradients, ways={"w": matrix}, parts=parts)
 
 
 def _desc(*sizes: int, strides: Any = None, data_type: Any = FLOAT32.data_type) -> descs.DML_BUFFER_TENSOR_DESC:
     return descs.DML_BUFFER_TENSOR_DESC(DataType=data_type, Sizes=sizes, Strides=strides)
-
-
-def _part(matrix: tuple[int, int], result: str, width: int, *parts: tuple[int, int, int, int]) -> Node:
-    """Make a node that copies parts of the matrix: of each the first row and column there, its rows, and its first row here."""
-    moves = [copy_problem.CopiedPart("InputTensor", (rows, width), (row, column), (1, 1), (at, 0))
-             for row, column, rows, at in parts if rows]
-    sizes = {"InputTensor": matrix, "OutputTensor": (sum(move.sizes[0] for move in moves), width)}
-    tensors = {field: check_tensor("COPY", field, _desc(*size), {FLOAT32.data_type: 4}, [2]) for field, size in sizes.items()}
-    return Node(copy_problem.copied("COPY", tensors, moves), {"InputTensor": "w", "OutputTensor": result})
 
 
 def _product(a: tuple[int, ...], a_name: str, b: tuple[int, ...], b_name: str, result: str) -> Node:
@@ -101,11 +99,11 @@ class _Layer(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, of: Pass, passes: Passes, lengths: Tensor | None, x: Tensor, w: Tensor, h: Tensor, c: Tensor) -> Any:
         hidden, inputs, n = of.hidden, of.inputs, len(KINDS[of.mode].gates) * of.hidden
-        bias, recurrent_bias = w[-n:, hidden + inputs], w.new_zeros(n)
-        if of.mode == "GRU":  # m z r n -> z r n
-            recurrent_bias = pad(w[:hidden, hidden + inputs], (2 * hidden, 0))
-        values = {"InputTensor": x, "w": w, "BiasTensor": torch.cat([bias, recurrent_bias]), "HiddenInitTensor": h,
-                  "CellMemInitTensor": c}
+        biases, values = w[:, passes.at + inputs], {"InputTensor": x, "w": w, "HiddenInitTensor": h, "CellMemInitTensor": c}
+        recurrent_bias = w.new_zeros(n)
+        if of.mode == "GRU":  # m z r n -> z r n, and R's gates lie together nowhere
+            recurrent_bias, values["R"] = pad(biases[:hidden], (2 * hidden, 0)), w[:n, :hidden].roll(-hidden, 0)
+        values["BiasTensor"] = torch.cat([biases[-n:], recurrent_bias])
         if lengths is not None:
             values["SequenceLengthsTensor"] = lengths.int()
         ctx.of, ctx.passes, ctx.lengths = of, passes, lengths
@@ -127,7 +125,7 @@ class _Layer(torch.autograd.Function):
         rows, starts, ends = _ends(x, lengths, of.reverse)
         states = torch.cat([h, c], 1)[:, :after.shape[-1]]
         before = after.roll(-1 if of.reverse else 1, 0).index_put((starts, rows), states)
-        given = torch.cat([before[..., :of.hidden], x, x.new_ones(of.t, of.b, 1)], -1)
+        given = torch.cat([pad(before[..., :of.hidden], (0, ctx.passes.at - of.hidden)), x, x.new_ones(of.t, of.b, 1)], -1)
         outside = x.new_zeros(of.t, of.b, of.hidden) if dy is None else dy
         if dh is not None:
             outside = outside.index_put((ends, rows), dh, accumulate=True)
@@ -153,7 +151,7 @@ def _ends(x: Tensor, lengths: Tensor | None, reverse: bool) -> tuple[Tensor, Ten
     return (rows, last, rows * 0) if reverse else (rows, rows * 0, last)
 
 
-def _matrix(of: Pass, columns: int, w: Tensor, r: Tensor, biases: list[Tensor]) -> Tensor:
+def _matrix(of: Pass, passes: Passes, w: Tensor, r: Tensor, biases: list[Tensor]) -> Tensor:
     """Put R, W and the biases side by side, with the gates in the order of the gradient's cell."""
     gates = KINDS[of.mode].gates
     w, r, bias, r_bias = (torch.cat([part.chunk(len(gates))[gate] for gate in gates])
@@ -162,8 +160,8 @@ def _matrix(of: Pass, columns: int, w: Tensor, r: Tensor, biases: list[Tensor]) 
     if of.mode == "GRU":  # z r n -> m z r n
         w, r = pad(w, (0, 0, h, 0)), torch.cat([r[2 * h:], pad(r[:2 * h], (0, 0, 0, h))])
         bias, r_bias = pad(bias, (h, 0)), torch.cat([r_bias[2 * h:], pad(r_bias[:2 * h], (0, h))])
-    joined = torch.cat([r, w, (bias + r_bias)[:, None]], 1)
-    return pad(joined, (0, columns - joined.shape[1]))
+    joined = torch.cat([pad(r, (0, passes.at - h)), w, (bias + r_bias)[:, None]], 1)
+    return pad(joined, (0, passes.columns - joined.shape[1]))
 
 
 def _check(call: OperatorCall) -> None:
@@ -201,11 +199,10 @@ def run_layers(call: OperatorCall, compiled: CompiledStacks, dropout: float) -> 
                 rows, starts, _ = _ends(x, lengths, direction == 1)
                 first = x.new_zeros(*x.shape[:2], len(projection)).index_put((starts, rows), states[0])
                 given, w, states[0] = torch.cat([x, first], -1), torch.cat([w, r], 1), zeros
-            of = Pass(form.mode, len(x), x.shape[1], given.shape[2], h, direction == 1, lengths is not None)
+            of = Pass(form.mode, len(x), x.shape[1], given.shape[2], h, direction == 1, lengths is not None, at)
             with compiled.lock:
-                kept = compiled.stacks.get(("matrix", at), Kept)
-                passes = compiled.stacks.get((of, device, at), lambda: Passes(of, device, kept))  # noqa: B023  (called at once)
-            matrix = _matrix(of, passes.columns, w, r if projection is None else r @ projection, biases)
+                passes = compiled.stacks.get((of, device), lambda: Passes(of, device, compiled.stacks))  # noqa: B023  (called at once)
+            matrix = _matrix(of, passes, w, r if projection is None else r @ projection, biases)
             y, *ends = _Layer.apply(of, passes, lengths, given, matrix, *states)
             if projection is not None:
                 y, ends[0] = y @ projection.T, ends[0] @ projection.T
