@@ -70,7 +70,7 @@ def made_up(tmp_path, monkeypatch):
     (package / "absent.py").write_text("import no_such_package\n")
     monkeypatch.setenv("PYTHONPATH", str(package.parent), prepend=":")
     monkeypatch.syspath_prepend(str(package.parent))
-    return {name: Turn(Part(name, f"A {name} part", 3 if name == "hanging" else 60, room="made_up"), 60)
+    return {name: Turn(Part(name, f"A {name} part", 8 if name == "hanging" else 60, room="made_up"), 60)
             for name in [*STEPS_MADE_UP, "broken", "absent"]}
 
 
@@ -87,7 +87,7 @@ def test_what_failed_is_told_first(made_up, tmp_path):
     sections = dict(section.split("\n", 1) for section in (folder / "report.md").read_text().split("\n## ")[1:])
     assert sections["Failed"].strip().splitlines() == [
         "- wrong: one: 2 are | wrong", "- raising: first step: ValueError: a step raised",
-        "- crashing: first step: crashed: SIGSEGV: about to crash", "- hanging: first step: hung: no progress in 3 s: about to hang",
+        "- crashing: first step: crashed: SIGSEGV: about to crash", "- hanging: first step: hung: no progress in 8 s: about to hang",
         "- broken: crashed: exit code 1: ModuleNotFoundError: No module named 'vkdml.no_such_module'"]
     assert [line.partition(" (")[0] for line in next(text for name, text in sections.items() if name.startswith("Not")).strip().splitlines()] == [
         "- missing: first step: No module named 'no_such_package'",
