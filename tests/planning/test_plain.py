@@ -29,6 +29,15 @@ def test_what_a_device_cannot_hold_is_refused():
         plan(make_problem(1, 2, 3, 50), replace(CPU, max_storage_buffer_range=1000))
 
 
+def test_an_operation_without_a_kernel_is_no_addition():
+    described = tensor(2)
+    problem = plain_problem.arithmetic(vkdml.DML_ELEMENT_WISE_ADD_OPERATOR_DESC(ATensor=described, BTensor=described, OutputTensor=described))
+    for operation in {*plain_problem.OPERATIONS.values()}:
+        plan(replace(problem, operation=operation), CPU)
+    with pytest.raises(KeyError):
+        plan(replace(problem, operation=max), CPU)
+
+
 def test_workgroups_are_no_more_than_the_device_runs():
     (dispatch,) = plan(make_problem(1, 1, 100, 100), replace(CPU, max_workgroup_count=3)).execute
     assert dispatch.groups == (3, 1, 1)

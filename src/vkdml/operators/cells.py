@@ -182,7 +182,7 @@ GRU_BACKWARD = Cell(name="GRU_BACKWARD", gates="mzrn", **_of_gradient(GRU, 4, so
 LSTM_BACKWARD = Cell(name="LSTM_BACKWARD", gates="iofc", **_of_gradient(LSTM, 4, sources=4, words=4, saved=2))
 RNN_BACKWARD = Cell(name="RNN_BACKWARD", gates="i", **_of_gradient(RNN, 1, sources=1, words=1, saved=1))
 
-ALL = (GRU, LSTM, RNN, LSTM_TRAINING, GRU_BACKWARD, LSTM_BACKWARD, RNN_BACKWARD)
+ALL = (*BY_DESC.values(), LSTM_TRAINING, GRU_BACKWARD, LSTM_BACKWARD, RNN_BACKWARD)
 
 # Output with a last state -> the input that takes it as initial state when the sequence goes on
 STATES = {"OutputSingleTensor": "HiddenInitTensor", "OutputCellSingleTensor": "CellMemInitTensor"}

@@ -24,6 +24,8 @@ _GEMM_TILE = 32  # rows and columns of the output that a workgroup computes; an 
 _GEMM_WORKGROUP = (_GEMM_TILE // 4) ** 2
 _GEMM_BLOCK = 16  # elements of K that are multiplied at a time
 _LANES_ROWS, _LANES_FEW_ROWS = 32, 8  # rows of a tile of the kernel that shuffles
+_OF_OPERATION = {op.add: {"SUBTRACTS": 0, "MULTIPLIES": 0}, op.sub: {"SUBTRACTS": 1, "MULTIPLIES": 0},
+                 op.mul: {"SUBTRACTS": 0, "MULTIPLIES": 1}}
 _MOST_PRODUCTS = 2**36  # most multiply-adds of a submission: on slow GPUs they take some tenths of a second
 
 
@@ -54,8 +56,8 @@ def _cast_dispatches(problem: problems.CastProblem, info: DeviceInfo) -> tuple[D
 def _arithmetic_dispatches(problem: problems.ArithmeticProblem, info: DeviceInfo) -> tuple[Dispatch, ...]:
     """Make one dispatch that adds, subtracts or multiplies two tensors, element by element."""
     a, b, target = (problem.tensor(field) for field in ("ATensor", "BTensor", OUTPUT))
-    constants = {"ELEMENT": problem.element.shader_id, "SUBTRACTS": int(problem.operation is op.sub),
-                 "MULTIPLIES": int(problem.operation is op.mul), **activation_constants((problem.function,), 1)}
+    constants = {"ELEMENT": problem.element.shader_id, **_OF_OPERATION[problem.operation],
+                 **activation_constants((problem.function,), 1)}
     strides = {"a_stride": a.strides, "b_stride": b.strides, "output_stride": target.strides}
     return (_by_element("arithmetic", constants, given(problem, "ATensor", "BTensor", OUTPUT), target.sizes, strides, info),)
 
