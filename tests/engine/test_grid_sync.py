@@ -119,6 +119,7 @@ def test_giving_up_fails(small, without_waiting, monkeypatch):
     assert grid_sync_test(small, GridSync(GRU)) == GAVE_UP
 
 
+@pytest.mark.family("each device with each cell")
 @pytest.mark.parametrize("gpu", GPUS)
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 def test_what_is_run_has_all_that_may_go_wrong(gpu, cell):

@@ -101,6 +101,7 @@ def test_forced_shared_memory_is_within_the_devices_limits(shared_loads):
     assert set(in_turns) == {0}
 
 
+@pytest.mark.family("each device with each cell")
 @pytest.mark.parametrize("name", ALL_DEVICES)
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 def test_every_device_can_step_any_h(name, cell):

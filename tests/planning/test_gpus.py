@@ -59,6 +59,7 @@ SIZES = [(1, 1, 1024), (250, 1, 64), (100, 1, 256), (100, 1, 1024), (100, 1, 204
          (50, 64, 1024), (25, 256, 1024), (50, 300, 48)]
 
 
+@pytest.mark.family("each device with each cell")
 @pytest.mark.parametrize("name", GPUS)
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 def test_no_estimate_is_below_what_bytes_and_products_take(name, cell):

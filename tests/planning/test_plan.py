@@ -52,6 +52,7 @@ def test_plan(seed):
 CLOSE = make_problem(55, 57, 1, 385, 2, cell=cells.RNN, SequenceLengthsTensor=None), DEVICES["SwiftShader"], Random(4)
 
 
+@pytest.mark.family("random problems, behind one that was wrong", first=41)
 @pytest.mark.parametrize(("problem", "info", "rng"), [CLOSE, *map(drawn, range(100))])
 def test_less_workspace_changes_chunks_only(problem, info, rng):
     """So that it compiles nothing, packs nothing again, and changes no bit of a result."""
