@@ -146,6 +146,7 @@ def test_checked(verified, memory, giving_up, checks, names):
     assert len(checks) == 2 * len(LAYERS)
 
 
+@pytest.mark.family("each outcome with each memory")
 @pytest.mark.parametrize("names", [(), ("gru",), tuple(LAYERS)], ids=" ".join)
 @pytest.mark.parametrize("is_recorded", [True, False], ids=["warm", "to be recorded"])
 def test_each_call_of_the_driver_may_fail(device, memory, giving_up, failing_call, is_recorded, names):
