@@ -77,6 +77,7 @@ def test_errors_name_the_call_at_hand(arrays):
             sessions.shared_session.run(name, sessions.Settings(name, cells.GRU, {}, (True, True), None, vkdml.Options()), wrong)
 
 
+@pytest.mark.family("each direction with each layout and cell")
 @pytest.mark.parametrize("layout", [0, 1])
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("name", ["lstm", "rnn"])
