@@ -10,7 +10,7 @@ from torch import nn
 
 import vkdml
 import vkdml.torch as vt
-from tests.faces.torch.support import SEQUENCES, TOLERANCES, B, H, I, T, check, states
+from tests.faces.torch.support import SEQUENCES, TOLERANCES, B, H, I, T, check, spread, states
 from vkdml.engine.commands import Commands
 from vkdml.engine.execution import Execution
 
@@ -38,10 +38,12 @@ def test_types_in_turn(first, second):
         torch.testing.assert_close(twin(x)[0], module(x)[0], atol=TOLERANCES[dtype], rtol=TOLERANCES[dtype])
 
 
-@pytest.mark.parametrize(("bidirectional", "batch_first", "layers"), list(itertools.product((False, True), (False, True), (1, 2))))
+@pytest.mark.family("settings together", first=4)
+@pytest.mark.parametrize(("bidirectional", "batch_first", "layers"), spread(itertools.product((False, True), (False, True), (1, 2))))
 def test_projections(bidirectional, batch_first, layers):
-    module = nn.LSTM(I, H, layers, proj_size=4, bidirectional=bidirectional, batch_first=batch_first)
-    x = torch.randn((B, T, I) if batch_first else (T, B, I))
+    size = 4 * (1 + bidirectional)  # as of the second layer, so that both have the same kernels
+    module = nn.LSTM(size, H, layers, proj_size=4, bidirectional=bidirectional, batch_first=batch_first)
+    x = torch.randn((B, T, size) if batch_first else (T, B, size))
     check(module, x)
     check(module, x, states(module))
 
