@@ -127,8 +127,7 @@ class Execution:
     def __init__(self, gpu: Gpu, share: Share, nodes: Sequence[Node], outputs: Iterable[str], options: Options = Options(),
                  contents: Contents | None = None, ways: Mapping[str, Way] = {}, turns: int = 1,
                  parts: Mapping[str, tuple[str, int]] = {}) -> None:
-        self.gpu, self._share, self._is_verified, self._count = gpu, share, bool(share.share), turns
-        self._parts = parts
+        self.gpu, self._share, self._is_verified, self._count, self._parts = gpu, share, bool(share.share), turns, parts
         self._nodes = [(gpu.lock.work(Compiled, gpu, problem, options, self._is_verified), names) for problem, names in nodes]
         self._name = nodes[0].problem.operator  # for errors
         self._contents = contents or Contents()

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -300,6 +301,15 @@ def test_refused(name):
     call, message = REFUSED[name]
     with pytest.raises(vkdml.InvalidArgumentError, match=message):
         call(pair()[1], torch.randn(T, B, I))
+
+
+@pytest.mark.parametrize("name", ["_are_functorch_transforms_active", "_dispatch_keys", "_get_dispatch_mode", "_TorchDispatchModeKey"])
+def test_a_pytorch_without_one_of_its_private_names(name, monkeypatch):
+    """Another version. Nothing is computed, as what has no gradient could not be refused."""
+    twin, x = pair()[1], torch.randn(T, B, I)
+    monkeypatch.delattr(torch._C, name)
+    with pytest.raises(vkdml.InvalidArgumentError, match=f"PyTorch: found {re.escape(torch.__version__)} without torch._C.{name}; expected a version"):
+        twin(x)
 
 
 def test_torch_compile_breaks_its_graph():

@@ -41,10 +41,7 @@ class Pass(NamedTuple):
 
 
 class Passes:
-    """The executions of a direction of a layer, both with the matrix [R, W, bias]. They pack weights at each run.
-
-    matrices: the module's on devices, one for all shapes of a direction.
-    """
+    """The executions of a direction of a layer, which pack weights at each run. matrices: one for all shapes of a direction."""
 
     def __init__(self, of: Pass, device: Device, matrices: Recent[Any]) -> None:
         kind, sizes = KINDS[of.mode], {"T": of.t, "B": of.b, "I": of.inputs, "H": of.hidden, "D": 1}
@@ -165,7 +162,12 @@ def _matrix(of: Pass, passes: Passes, w: Tensor, r: Tensor, biases: list[Tensor]
 
 
 def _check(call: OperatorCall) -> None:
-    """Refuse what has no gradient on the device."""
+    """Refuse what has no gradient on the device, and a PyTorch that has no names to find that out."""
+    private = ("_are_functorch_transforms_active", "_dispatch_keys", "_get_dispatch_mode", "_TorchDispatchModeKey")
+    missing = [name for name in private if not hasattr(_C, name)]
+    if missing:
+        raise TorchArgumentError(call.module, "training on the device, PyTorch", f"{torch.__version__} without torch._C."
+                                 f"{missing[0]}", "a version that has it, as 2.13.0; or convert(..., training=\"torch\")")
     _, (_, rows, _), *_ = call.check(layers_of(call.form, call.weights, device_of(call.weights))[0].width)
     modes = (_C._get_dispatch_mode(mode) for mode in (_C._TorchDispatchModeKey.PROXY, _C._TorchDispatchModeKey.FAKE))
     is_captured = torch.compiler.is_compiling() or torch.jit.is_tracing() or any(modes)
