@@ -106,7 +106,7 @@ def wrong_bindings(device, ready):
         (lambda: small.write(np.array([None])), "array: found 8 bytes of object"),
         (lambda: small.read((2,)), "shape and dtype: found"),
         (lambda: device.compile_operator(operator, flags=99999), "flags: found 99999"),
-        (lambda: device.compile_operator(operator, flags=vkdml.DML_TENSOR_FLAGS.NONE), "flags: found <DML_TENSOR_FLAGS"),
+        (lambda: device.compile_operator(operator, flags=vkdml.DML_TENSOR_FLAGS.NONE), "flags: found DML_TENSOR_FLAGS.NONE; expected DML_EXECUTION_FLAGS"),
         (lambda: device.create_operator(gru_desc(BiasTensor=tensor(1))), "BiasTensor.DimensionCount"),
         (lambda: device.compile_operator(None), "compile_operator: operator: found NoneType; expected Operator"),
         (lambda: device.compile_operator(operator, options=3), "options: found int; expected Options"),
