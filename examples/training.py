@@ -90,17 +90,17 @@ def clauses() -> tuple[PackedSequence, Tensor]:
 
 
 def train(model: nn.Module, loss_of: Callable[[nn.Module], Tensor], steps: int) -> tuple[list[float], float]:
-    """PyTorch's usual loop. Returns the loss of each step, and the seconds of all steps but the first."""
-    optimizer, losses, begin = torch.optim.Adam(model.parameters(), lr=0.01), [], time.perf_counter()
-    for step in range(steps):
-        if step == 1:
-            begin = time.perf_counter()
+    """PyTorch's usual loop. Returns the loss of each step, and the seconds of the fastest step."""
+    optimizer, losses, fastest = torch.optim.Adam(model.parameters(), lr=0.01), [], float("inf")
+    for _ in range(steps):
+        begin = time.perf_counter()
         optimizer.zero_grad()
         loss = loss_of(model)
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    return losses, time.perf_counter() - begin
+        fastest = min(fastest, time.perf_counter() - begin)
+    return losses, fastest
 
 
 def main(arguments: list[str] | None = None) -> dict[str, list[list[float]]]:
@@ -116,9 +116,8 @@ def main(arguments: list[str] | None = None) -> dict[str, list[list[float]]]:
         torch.manual_seed(0)
         model = kind()
         models = [model, vkdml.torch.convert(model, training="device")]
-        (of_pytorch, *seconds), (of_vkdml, of_device) = (train(one.train(), loss_of, steps) for one in models)
-        times = [1e3 * one / max(1, steps - 1) for one in (*seconds, of_device)]
-        print(f"{name}: {times[0]:.1f} ms a step with PyTorch, {times[1]:.1f} with vkdml")
+        (of_pytorch, seconds), (of_vkdml, of_device) = (train(one.train(), loss_of, steps) for one in models)
+        print(f"{name}: the fastest step took {1e3 * seconds:.1f} ms with PyTorch, {1e3 * of_device:.1f} with vkdml")
         for step in range(0, steps, max(1, steps // 10)):
             print(f"  step {step}: loss {of_pytorch[step]:.5f} with PyTorch, {of_vkdml[step]:.5f} with vkdml")
         found[name] = [of_pytorch, of_vkdml]

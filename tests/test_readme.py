@@ -77,9 +77,9 @@ def test_each_kind_of_user_has_an_example():
         ("docs/faces/onnx.md", "A model that carries its state"): ["python"],
         ("docs/faces/pydirectml.md", "A GRU"): ["python"], ("docs/faces/torch.md", "A module"): ["python"],
         ("docs/faces/torch.md", "Rows of several lengths"): ["python"],
-        ("docs/faces/torch.md", "Graphs: export, compile, trace"): ["python"], ("docs/faces/torch.md", "Training"): ["sh"],
+        ("docs/faces/torch.md", "Graphs: export, compile, trace"): ["python"],
         ("docs/recipes/noise.md", "Run it"): ["sh"], ("docs/recipes/speakers.md", "Run it"): ["sh"],
-        ("docs/recipes/voices.md", "Run it"): ["sh"]}
+        ("docs/recipes/training.md", "Run it"): ["sh"], ("docs/recipes/voices.md", "Run it"): ["sh"]}
 
 
 def test_every_block_that_can_run_is_an_example():
