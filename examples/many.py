@@ -6,7 +6,7 @@ device.
     python examples/many.py recordings/ --scheduler tcp://host:8786                     on the workers of a cluster
     python examples/many.py recordings/ --on ray --scheduler host:6379
 
-Needs: pip install 'vkdml[examples]', for Ray also ray; pip install --no-deps silero-vad==6.2.3 (MIT). docs/many.md says more.
+Needs: vkdml with its extra examples, for Ray also ray; pip install --no-deps silero-vad==6.2.3 (MIT). docs/many.md says more.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A whole model through PyDirectML's interface: an embedding, two GRU layers (the first bidirectional) and a linear head.
 
-All of it is one submission; intermediate tensors stay on the device. Needs: pip install vkdml
+All of it is one submission; intermediate tensors stay on the device. Needs: vkdml
 """
 
 from __future__ import annotations

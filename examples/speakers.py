@@ -6,7 +6,7 @@ window alone.
 
     python examples/speakers.py [FOLDER]
 
-Needs: pip install 'vkdml[torch]' (PyTorch 2.6); pip install --no-deps --ignore-requires-python whisperx==3.8.6 (BSD; it has
+Needs: vkdml and PyTorch 2.6 or newer; pip install --no-deps --ignore-requires-python whisperx==3.8.6 (BSD; it has
 pyannote's weights: MIT); espeak-ng if no folder is given.
 """
 

@@ -3,7 +3,7 @@ those before, and a bidirectional GRU finds where words begin in clauses without
 
     python examples/training.py [--steps 20]
 
-Needs: pip install 'vkdml[torch]'
+Needs: vkdml and PyTorch
 """
 
 from __future__ import annotations

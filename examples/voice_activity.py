@@ -4,7 +4,7 @@ A call takes 64 windows of 32 ms; the LSTM's state goes from call to call, so re
 
     python examples/voice_activity.py [FOLDER]
 
-Needs: pip install 'vkdml[onnx]'; pip install --no-deps silero-vad==6.2.3 (MIT); espeak-ng if no folder is given.
+Needs: vkdml with its extra onnx; pip install --no-deps silero-vad==6.2.3 (MIT); espeak-ng if no folder is given.
 """
 
 from __future__ import annotations

@@ -108,3 +108,15 @@ def test_link(document, link):
     if anchor:
         headings = re.findall(r"^#+ (.*)", BLOCK.sub("", target.read_text()), re.M)
         assert anchor in {re.sub(r"[^a-z0-9_ -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_estimates_are_those_of_gpu_check():
+    """For a GRU with one row: of two GPUs with H = 256, and the ranges over H of one GPU and of all."""
+    rows = re.findall(r"^\| GRU \(100,1,(\d+),\1\), persistent \|[^|]*\|(.*)\|$", (ROOT / "docs/bench/gpu-check.md").read_text(), re.M)
+    times = {int(h): [float(cell.split()[0]) for cell in row.split("|")] for h, row in rows if int(h) <= 1024}
+    amd, intel = times[256][0], times[256][-1]
+    assert f"[{amd} us](docs/bench/gpu-check.md#the-estimates) on an RX 7900 XTX" in TEXTS["README.md"]
+    assert f"*Estimated:* {intel} us on an Arc A770" in TEXTS["README.md"]
+    everywhere, there = sorted(time for row in times.values() for time in row), sorted(row[0] for row in times.values())
+    text = " ".join(TEXTS["docs/performance.md"].split())
+    assert f"{everywhere[0]} to {everywhere[-1]} us a step (RX 7900 XTX: {there[0]} to {there[-1]})" in text
