@@ -41,7 +41,7 @@ def pair(kind=nn.LSTM, **settings):
 
 def loss_of(module, x):
     y, _ = module(x)
-    return (y * torch.linspace(-1, 1, y.numel()).reshape(y.shape)).sum()
+    return (y * torch.linspace(-1, 1, y.numel(), device=y.device).reshape(y.shape)).sum()
 
 
 def assert_same_gradients(module, twin, rtol=1e-4):
@@ -103,7 +103,7 @@ def test_copies_checkpoints_and_no_gradient():
     loss_of(module, x).backward()
     for one in (copy.deepcopy(twin), pickle.loads(pickle.dumps(twin))):
         y, _ = checkpoint(one, x, use_reentrant=False)
-        (y * torch.linspace(-1, 1, y.numel()).reshape(y.shape)).sum().backward()
+        (y * torch.linspace(-1, 1, y.numel(), device=y.device).reshape(y.shape)).sum().backward()
         assert_same_gradients(module, one)
     with torch.no_grad():
         assert not twin(x)[0].requires_grad
