@@ -6,25 +6,10 @@ import pytest
 import vkdml
 from tests.engine.ready import bind, recorded
 from tests.faces.ways_in import SHAPES, B, X, function, numbers, pydirectml, session, twin
-from vkdml.engine.vulkan import gpu as devices
-from vkdml.faces import sessions
 
 pytestmark = pytest.mark.device
 
 WEIGHTS = {name: numbers(*shape) for name, shape in SHAPES.items()}
-
-
-@pytest.fixture
-def lose(device, monkeypatch):
-    """A function after which all devices that the test has opened are lost."""
-    monkeypatch.setattr(devices, "_open", {})
-    monkeypatch.setattr(sessions, "_devices", {})
-
-    def lose():
-        for gpu in devices._open.values():
-            gpu.driver._lose("lost by a test")
-
-    return lose
 
 
 @pytest.fixture
