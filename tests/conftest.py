@@ -2,12 +2,14 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import vkdml
 from tests.engine.ready import as_ours
 from vkdml.engine.vulkan.driver import Driver
 from vkdml.engine.vulkan.gpu import Submission
+from vkdml.engine.vulkan.memory import DeviceMemory
 
 
 @pytest.fixture
@@ -16,6 +18,15 @@ def submitted(monkeypatch):
     ran, run = [], Submission.run
     monkeypatch.setattr(Submission, "run", lambda submission: (ran.append(submission), run(submission)))
     return ran
+
+
+@pytest.fixture
+def uploads(monkeypatch):
+    """The arrays of float32 that were copied to buffers by themselves: what is kept on the device."""
+    copied, upload = [], DeviceMemory.upload
+    monkeypatch.setattr(DeviceMemory, "upload", lambda memory, array, *at: (
+        upload(memory, array, *at), copied.append(array) if array.dtype == np.float32 else None)[0])
+    return copied
 
 
 @pytest.fixture

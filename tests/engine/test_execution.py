@@ -66,15 +66,6 @@ def test_weights_that_a_node_computes_are_packed_each_time(device, values):
         np.testing.assert_allclose(run(chain, values), expected, atol=1e-5)
 
 
-@pytest.fixture
-def uploads(monkeypatch):
-    """The arrays that were copied to kept buffers."""
-    copied, upload = [], DeviceMemory.upload
-    monkeypatch.setattr(DeviceMemory, "upload", lambda memory, array, *at: (
-        upload(memory, array, *at), copied.append(array) if array.dtype == np.float32 else None)[0])
-    return copied
-
-
 @pytest.mark.parametrize("kept", [("w0", "r0"), ("w0",), ("r0",)])
 def test_weights_that_are_kept_are_packed_each_time(device, values, kept, packings):
     """Once any of a node's weights is kept. They are neither copied nor compared, and no run may leave them out."""

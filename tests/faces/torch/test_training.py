@@ -5,7 +5,6 @@ import pickle
 import re
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -15,7 +14,6 @@ from torch.utils.checkpoint import checkpoint
 
 import vkdml
 import vkdml.torch as vt
-from vkdml.engine.vulkan.memory import DeviceMemory
 from vkdml.faces.sessions import open_device
 
 from .gradients import TOLERANCE, error
@@ -158,15 +156,6 @@ def graph_of(loss):
             found.add(node)
             left += [following for following, _ in node.next_functions]
     return found
-
-
-@pytest.fixture
-def uploads(monkeypatch):
-    """The matrices of parameters that were copied to the device."""
-    copied, upload = [], DeviceMemory.upload
-    monkeypatch.setattr(DeviceMemory, "upload", lambda memory, array, *at: (
-        upload(memory, array, *at), copied.append(array) if array.dtype == np.float32 else None)[0])
-    return copied
 
 
 def test_a_step_copies_each_matrix_of_parameters_once(uploads):
