@@ -278,7 +278,11 @@ def test_a_handler_at_any_place_of_any_call(uses, seed):
     uses.recorder.execute_async().wait()
 
 
-@pytest.mark.parametrize(("first", "error"), [(1, KeyboardInterrupt()), (3, vkdml.InvalidArgumentError("a handler", "raises", "this", "nothing"))], ids=repr)
+ERRORS = KeyboardInterrupt(), vkdml.InvalidArgumentError("a handler", "raises", "this", "nothing")
+
+
+@pytest.mark.family("errors at each place", first=2)
+@pytest.mark.parametrize(("first", "error"), [(first, error) for places in ((1, 3), (3, 1)) for first, error in zip(places, ERRORS)], ids=repr)
 def test_an_interrupt_while_the_store_changes(uses, first, error):
     """What is kept may be inconsistent then, whatever the class of the exception, and is dropped."""
     def interrupt():

@@ -6,7 +6,7 @@ pytestmark = pytest.mark.device
 
 
 def test_losses_are_pytorchs(example):
-    found = example("training").main(["--steps", "5"])
+    found = example("training").main(["--steps", "12"])
     assert found.keys() == {"sunspots", "words"}
     for of_pytorch, of_vkdml in found.values():
         assert of_vkdml == pytest.approx(of_pytorch, rel=1e-4)

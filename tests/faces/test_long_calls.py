@@ -169,7 +169,7 @@ def test_one_chunk_gives_up(device, runs, monkeypatch):
 @pytest.mark.parametrize("is_recorded", [True, False], ids=["warm", "to be recorded"])
 def test_each_call_of_the_driver_may_fail(device, runs, failing_call, is_recorded):
     """It ends in an error, and no memory is lost."""
-    made, given = layer("lstm", device, options=ONE_PART), inputs("lstm", 11, 7, states=True)
+    made, given = layer("lstm", device, options=ONE_PART), inputs("lstm", 23, 7, states=True)
     expected = made(**given)
 
     def check():
@@ -190,14 +190,14 @@ def test_each_call_of_the_driver_may_fail(device, runs, failing_call, is_recorde
             break
     gc.collect()
     assert device.gpu.memory.used <= used
-    assert place > (4 if is_recorded else 20)  # two calls a chunk
+    assert place > (8 if is_recorded else 40)  # two calls a chunk
 
 
 @pytest.mark.family("errors alike", first=1)
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, vkdml.DriverError])
 def test_a_handler_raises_at_any_place(device, runs, error):
     """It comes out as it is, also from between the copies while a chunk runs; later calls are right."""
-    made, given = layer("rnn", device), inputs("rnn", 83, 7, lengths=True)
+    made, given = layer("gru", device), inputs("gru", 83, 7, lengths=True)
     expected, rng = made(**given), Random(0)
     places = Interrupt(0, None).during(lambda: made(**given))
     running = 0
