@@ -48,8 +48,8 @@ def _module() -> Call:
     import torch
 
     import vkdml.torch
-    module = vkdml.torch.convert(torch.nn.LSTM(HIDDEN, HIDDEN).eval())
-    return torch.inference_mode()(lambda: module(torch.from_numpy(X)))
+    module, x = vkdml.torch.convert(torch.nn.LSTM(HIDDEN, HIDDEN).eval()), torch.from_numpy(X)
+    return torch.inference_mode()(lambda: module(x))
 
 
 def _training() -> Call:
@@ -106,7 +106,7 @@ BOUNDS = {
     "layer": {"barriers": 12, "copies": 4, "copied bytes": (2 * STEPS + 1) * _STATE + _SLACK},  # x, y and the last h
     "module": {"barriers": 14, "copies": 5, "copied bytes": (2 * STEPS + 2) * _STATE + _SLACK},  # and the last c
     "training": {"submissions": 4, "waits": 4, "barriers": 94, "copies": 17, "copied bytes": 122 * 10**6,
-                 "vkBeginCommandBuffer": 1},  # the matrix of a layer's parameters goes up by itself, and once
+                 "vkBeginCommandBuffer": 1},  # a submission of its own copies the matrix of parameters, once a step
     "stack": {"barriers": 24, "copies": 2 + LAYERS, "copied bytes": 2 * STEPS * _STATE + _SLACK},
     "stream": {"barriers": 8, "copies": 2, "copied bytes": _STATE + _SLACK},  # y, which is the state; no small inputs
     "download": {"barriers": 2, "copies": 1, "copied bytes": STEPS * _STATE, "vkBeginCommandBuffer": 1},
