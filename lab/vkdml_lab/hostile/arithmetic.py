@@ -16,11 +16,11 @@ NONE, HIGH, LOW, EXTREME, RANDOM = "none", "high", "low", "extreme", "random"
 
 @dataclass
 class Arithmetic:
-    """How a device computes. errors: how far functions and quotients are off: not at all, by a random part of the
-    allowed error, or by all of it, upward, downward or at random; `scale` multiplies it. flushes: denormals count as 0. folds: the compiler assumes
-    that no number is NaN, as no kernel has SignedZeroInfNanPreserve. Then comparisons with NaN give anything (so isnan() finds
-    none), 0 times NaN is 0, and exp and log of NaN are numbers. fuses: fma() rounds once. contracting: the probability that a
-    product and a sum at one place of the code are fused.
+    """How a device computes. errors: how far functions and quotients are off: not at all, by a random part of the allowed
+    error, or by all of it, upward, downward or at random; `scale` multiplies it. flushes: denormals count as 0. folds: the
+    compiler assumes that no number is NaN, as no kernel has SignedZeroInfNanPreserve. Then comparisons with NaN give anything
+    (so isnan() finds none), 0 times NaN is 0, and exp and log of NaN are numbers. fuses: fma() rounds once. contracting: the
+    probability that a product and a sum at one place of the code are fused.
     """
 
     seed: int = 0

@@ -229,7 +229,7 @@ class Execution:
         """
         begin, made = time.perf_counter(), self.gpu.pipelines_made
         given = [self._memory_of(name, values.get(name)) for name in self.inputs]
-        kept = {name: flat(self._memory_of(name, values.get(name))) for name in self.kept} if self.kept else {}
+        kept = {name: flat(self._memory_of(name, values.get(name))) for name in self.kept} if self.kept else {}  # faster
         turn = self.prepared(values, self._is_verified and self._share.has_next())[0]
         for name, memory in zip(self.inputs, given):
             turn.view(name, memory.shape, memory.dtype)[...] = memory
