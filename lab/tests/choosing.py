@@ -1,6 +1,6 @@
-"""Chooses the random problems that `make test` runs of a family: few, which together see all mistakes that the family sees.
+"""Chooses a few of a test's random problems for `make test`. Together they find all planted mistakes that the others find.
 
-    python -m lab.tests.choosing            # judges the method by mistakes that the choice did not know; takes minutes
+    python -m lab.tests.choosing            # judges choices by mistakes that were hidden from them; takes minutes
     python -m lab.tests.choosing --write    # chooses, and writes lab/vkdml_lab/suite/sharpest.json
 
 The mistakes are those of test_mutations.py. No device is needed.
@@ -111,8 +111,8 @@ def of_activation(seed: int) -> frozenset[Hashable]:
 
 @cache
 def of_options(seed: int) -> frozenset[Hashable]:
-    """Return what an options' seed covers, as options have no planted mistakes: values taken, values refused, kinds of kernels,
-    and all pairs of these.
+    """Return what the options of a seed cover, as they have no planted mistakes: accepted values, refused values, kinds of
+    kernels, and all pairs of these.
     """
     case, forced = random_case(seed), test_reference.random_options(seed)
     try:
@@ -134,9 +134,9 @@ def of_schedule(seed: int) -> frozenset[Hashable]:
 
 @dataclass(frozen=True)
 class Family:
-    """A test of random problems. caught: mistakes that a seed's problem sees. often: how many problems shall see each mistake.
-    has: what else the problems must cover. most: limit of chosen problems. slow: seeds to avoid, as a CPU driver compiles them
-    for many seconds.
+    """A test of random problems, one for each seed. caught: returns the planted mistakes that a seed's problem finds. often:
+    how many chosen problems must find each. has: returns what else they must cover. most: limit of chosen problems. slow: seeds
+    to avoid, as a CPU driver compiles them for many seconds.
     """
 
     test: Callable
@@ -147,7 +147,7 @@ class Family:
     slow: frozenset[int] = frozenset()
 
     def choose(self, unknown: frozenset[Hashable] = frozenset()) -> list[int]:
-        """Return the seeds, the one that sees most first, and of equals the smallest. unknown: mistakes to ignore."""
+        """Return the chosen seeds. Each one finds the most that is still missing. unknown: mistakes to ignore."""
         seeds = sorted({*seeds_of(self.test)} - self.slow)
         shown = {seed: (self.caught(seed) - unknown) | self.has(seed) for seed in seeds}
         needed = Counter(one for seed in seeds for one in shown[seed])
@@ -165,8 +165,8 @@ class Family:
         return frozenset().union(*map(self.caught, seeds))
 
     def row(self) -> list[object]:
-        """Return the numbers of problems, chosen problems and mistakes, and the shares that the chosen see: of all mistakes,
-        and of hidden ones; and the share of hidden ones that as many first problems see.
+        """Return a row under HEADS: the test; the numbers of problems, chosen problems, mistakes, and mistakes that the chosen
+        find; the share of hidden mistakes that a choice without them finds, and that as many first problems find.
         """
         seeds, chosen = sorted(seeds_of(self.test)), self.choose()
         mistakes, ours, first = sorted(self.seen(seeds), key=str), [], []

@@ -241,7 +241,7 @@ def test_a_suite_that_cannot_run(tmp_path):
 
 
 def test_what_is_chosen(tmp_path):
-    """Tests named *_long run only with --long, --only selects by name, and --quick takes turns."""
+    """Tests named *_long run only with --long. --only selects by name. --quick takes a case of each test in turn."""
     only = run_suite(tmp_path, chosen=Chosen(only=("good[1]", "VERY"), long=True))
     assert (names(only), only.scope["selected"], only.scope["left_out"]) == (["test_good[1]", "test_very_long"], 2, 5)
     assert names(run_suite(tmp_path, chosen=Chosen(quick=True))) == [
@@ -306,7 +306,7 @@ def test_progress(tmp_path, monkeypatch):
 
 @pytest.mark.device
 def test_the_machine():
-    """A child process finds it, as a driver may crash."""
+    """A child process reads the devices and software, as a driver may crash."""
     found = suite.machine()
     assert vkdml.Device().info.name in [device["name"] for device in found.devices]
     assert set(found.software) == set(SOFTWARE)

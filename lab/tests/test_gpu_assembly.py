@@ -121,8 +121,8 @@ def whole(compiler):
 
 
 @pytest.mark.parametrize("compiler", SHOWN)
-def test_loops_stand_in_each_other(compiler):
-    """A loop over steps contains a poll and a loop of products."""
+def test_loops_are_nested(compiler):
+    """The loop over steps contains a loop that polls and one with multiply-adds."""
     steps = of_products(whole(compiler))
     poll, products = steps.inner
     assert (steps.multiply_adds, poll.multiply_adds, products.multiply_adds) == (4, 0, 4)
@@ -202,7 +202,7 @@ BB12:
 
 
 def test_what_runs_after_looks_in_vain():
-    """What runs then is all that a branch passes over together with the load of a flag."""
+    """When a poll finds nothing, the blocks run that are skipped with the load of a flag."""
     poll, _ = of_products(loops(assembly.parse(AMD.replace(LOOK, BRANCHES)))).inner
     assert [one.text for one in poll.instructions if one.in_vain] == IN_VAIN
     assert [one for one in poll.instructions if not one.in_vain] == poll.at_once.instructions
@@ -233,7 +233,7 @@ BB9:
 
 
 def test_what_some_invocations_do():
-    """A block of a loop with products that some subgroups skip has a role; the poll has none."""
+    """A block that some subgroups skip has a role, if it is in a loop with multiply-adds; the poll has none."""
     whole = loops(assembly.parse(PASSED_OVER))
     roles = [one.role for one in whole.instructions if one.role]
     assert roles == [assembly.SUMMING] * 2 + [assembly.FINISHING] * 2

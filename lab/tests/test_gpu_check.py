@@ -44,7 +44,7 @@ def compiler(tmp_path_factory):
     (Case("lstm", (50, 32, 256, 256), ragged=True), STEPPED), (Case("rnn", (50, 4, 512, 512)), SEQUENCE),
     (Case("gru", (50, 64, 512, 512), element="float16"), DEFAULT)], ids=lambda value: getattr(value, "name", value))
 def test_a_few_pipelines(compiler, case, plan):
-    """They have no spills and no scratch, and the model can read them, as `make gpu-check` demands of all."""
+    """Pipelines have no spills and no scratch, and gpu/model.py can read them. `make gpu-check` demands this of all."""
     found = list(measure.parts(compiler, case, {plan: measure.FORCED[plan]}))
     assert all(isinstance(part, Part) for part in found), found
     assert any(part.is_loop for part in found)

@@ -34,7 +34,7 @@ def rows(comparison, *names):
 
 @pytest.mark.device
 def test_every_way_in_turns(comparison):
-    """A missing library is reported, and is no failure of vkdml's."""
+    """Each way of each library has a row with times. A missing library is reported, and is no failure."""
     pytest.importorskip("torch")
     found = rows(comparison, "together", "onnxruntime-cpu")
     libraries = {row["library"]: row for row in found if row.get("table") == "Libraries"}

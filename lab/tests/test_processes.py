@@ -48,7 +48,7 @@ def test_nothing_is_left_of_a_child(then, code, how, tmp_path):
 
 
 def test_who_goes_on_does_not_hang(tmp_path):
-    """The file grows for longer than the time of silence."""
+    """A child that keeps writing to its file may run for longer than it may be silent."""
     (tmp_path / "results").touch()
     text = "import time\nfor _ in range(8):\n    print('.', file=open('results', 'a'), flush=True)\n    time.sleep(0.2)"
     seen = []

@@ -32,7 +32,7 @@ def test_ours_and_onnx_runtime_compute_every_kind_of_case(case, dtype):
 @pytest.mark.parametrize("tf32", [None, False])
 @pytest.mark.parametrize("case", KINDS[:5], ids=lambda case: case.name)
 def test_ways_of_torch(case, tf32, monkeypatch):
-    """On the CPU, and on a made-up GPU whose graphs repeat the recorded calls."""
+    """PyTorch runs on the CPU, and on a made-up GPU whose graphs repeat the recorded calls."""
     torch = pytest.importorskip("torch")
     from vkdml_lab.bench.adapters import torch_gpu, torch_nn
 
@@ -58,7 +58,7 @@ def test_ways_of_torch(case, tf32, monkeypatch):
 
 
 def test_a_sample_counts_calls():
-    """A run may make several calls. `before` is called once a sample."""
+    """If a run makes 10 calls, a sample of 30 calls takes three runs. `before` is called once a sample."""
     did = []
     worker = LibraryWorker()
     worker._runners = {"queued": lambda: Runner(KINDS[0], lambda: did.append("run") or (), tuple, list, 10, lambda: did.append("set"))}

@@ -1,4 +1,4 @@
-"""bench.against: this source tree beside another commit. No times are asserted."""
+"""bench.against compares the speed of this source tree with another commit's. No times are asserted."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""The fuzzer's ways to call PyTorch's twins must see planted mistakes."""
+"""The fuzzer calls vkdml's twins of PyTorch's modules in several ways. These must find planted mistakes."""
 
 from collections import Counter
 
@@ -21,7 +21,7 @@ def run_compiled_without_states(twin, input, states, *sizes):
 
 @pytest.fixture
 def compiled_anew():
-    """Clear what PyTorch has compiled, before and after a mistake."""
+    """Clear what PyTorch has compiled, before and after a test."""
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()

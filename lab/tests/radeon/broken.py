@@ -1,4 +1,4 @@
-"""Breaks one instruction at a time, and checks that the package's self-test sees each one that spoils a problem.
+"""Breaks one instruction of the emulated GPU at a time. If this makes a problem's results wrong, the self-test must fail.
 
 vkdml radeon python -m lab.tests.radeon.broken [--cases NAME ...]
 """
@@ -67,7 +67,7 @@ def spoiled(gpu: Gpu, samples: Any) -> bool:
 
 
 def is_seen(gpu: Gpu, problem: Any, planned: Any, options: Options) -> bool:
-    """Whether the self-test refuses the problem's kernels, without its earlier results."""
+    """Whether the self-test refuses the problem's kernels. It runs anew, as its earlier results are not used."""
     gpu.once_cache.pop(self_test.check, None)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = folder
@@ -79,7 +79,7 @@ def is_seen(gpu: Gpu, problem: Any, planned: Any, options: Options) -> bool:
 
 
 def main() -> int:
-    """Print a line for each case. Returns 1 if an instruction spoiled a problem unseen."""
+    """Print a line for each case. Returns 1 if an instruction made results wrong, and the self-test passed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     arguments = parser.parse_args()

@@ -8,7 +8,7 @@ from vkdml_lab.bench.cases import Case
 
 
 def bound(case: Case, ceilings: dict[str, Any], weight_bytes: int = 4) -> tuple[str, float]:
-    """The ceiling that limits a case, and the least seconds of a call.
+    """Return the name of the ceiling that limits a case, and the least seconds of a call.
 
     Recurrent weights count as read once a step, although kernels may keep them in private memory. W does not count, as one
     product over all steps can read it once.
@@ -24,6 +24,6 @@ def bound(case: Case, ceilings: dict[str, Any], weight_bytes: int = 4) -> tuple[
 
 
 def read_rate(ceilings: dict[str, Any], size: int) -> float:
-    """The read rate in GB/s for `size` bytes: that of the smallest measured buffer that is as large, or the largest."""
+    """Return the GB/s of reads of the smallest measured buffer with at least `size` bytes, or else of the largest."""
     rates = sorted((int(measured), rate) for measured, rate in ceilings["read_gb_s"].items())
     return next((float(rate) for measured, rate in rates if measured >= size), float(rates[-1][1]))

@@ -137,7 +137,7 @@ def lengthen(seconds: Callable[[int], float], most: int = MOST_ITERATIONS) -> tu
 
 
 def compile_shader(name: str, **macros: int) -> bytes:
-    """Return a shader's SPIR-V, which a wheel contains. Raises UnavailableError without a compiler."""
+    """Return a shader's SPIR-V. A wheel contains it; elsewhere it is compiled. Raises UnavailableError without a compiler."""
     shipped = SHADERS / f"{'-'.join([name, *map(str, macros.values())])}.spv"
     if shipped.exists():
         return shipped.read_bytes()

@@ -1,4 +1,4 @@
-"""The picture of a table of a GPU's times beside PyTorch's, in a page of docs/gpu/.
+"""Draws the table in a page of docs/gpu/ that compares vkdml's times on a GPU with PyTorch's.
 
     python -m bench.gpu_table docs/gpu/h200.md docs/gpu/h200.png
 """

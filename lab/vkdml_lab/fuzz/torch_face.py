@@ -1,4 +1,4 @@
-"""PyTorch's twins in the fuzzer. Calls use only what PyTorch has of an operator, such as its usual activations.
+"""Fuzzes vkdml's twins of PyTorch's modules. Calls use only what PyTorch has of an operator, such as its usual activations.
 
 `python -m vkdml_lab.fuzz.torch_face --draws 1000 --seed 0` draws right and wrong calls of all six modules and of
 torch.ops.vkdml, and compares results, their types and errors with PyTorch's.
@@ -151,7 +151,7 @@ def _copied(copied: Callable[[torch.nn.Module], torch.nn.Module], made: _Call, t
 
 
 def _compiled(made: _Call, twin: torch.nn.Module, given: Any, hx: Any) -> Results:
-    """Compile for dynamic shapes, and run two shapes. PyTorch shares compiled code between similar twins."""
+    """Compile for dynamic shapes, and run two. Similar twins share PyTorch's limit of compilations, so it is raised."""
     other = replace(made, steps=made.steps % 7 + 2, batch=made.batch % 5 + 2)
     compiled = torch.compile(twin, backend="eager", dynamic=True)
     with torch._dynamo.config.patch(allow_rnn=True, recompile_limit=64):

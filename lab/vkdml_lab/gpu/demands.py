@@ -47,7 +47,7 @@ def _share_of_known(part: Part) -> float | None:
 
 
 def _weights_loaded(part: Part) -> float | None:
-    """Return the weights that an invocation loads in a step of a plan that should keep all of them on the core."""
+    """Return how many loads of weights an invocation does in a step. None unless the plan should keep all of them."""
     if not part.estimate or not part.step or part.plan != PERSISTENT or not part.is_loop or part.step.streams:
         return None
     return max(0.0, part.estimate.step.totals["weight loads"] / part.step.passes - part.step.own_loads)
@@ -203,7 +203,7 @@ EXPECTED = [
 
 @dataclass(frozen=True)
 class Held:
-    """A demand and a part that it applies to. value: the part's figure."""
+    """A demand, and a part that is held to it. value: the part's figure."""
 
     demand: Demand
     part: Part

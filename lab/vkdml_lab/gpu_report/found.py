@@ -16,8 +16,8 @@ PASSED, SO_FAR, FAILED, NOT_CHECKED = "passed", "passed so far", "failed", "not 
 
 @dataclass(frozen=True)
 class Found:
-    """The results of a part. rows: of all steps. done, steps: finished steps and their number; 0 of 0: not begun. stopped: why
-    the part as a whole failed, if so. files: paths in the report's folder.
+    """The results of a part. rows: of all steps. done, steps: numbers of finished and of all steps; both are 0 before it
+    begins. stopped: a row that says why the part as a whole failed, or {}. files: paths in the report's folder.
     """
 
     part: Part
@@ -49,7 +49,7 @@ class Found:
 
     @property
     def left(self) -> str:
-        """Why the part is incomplete, or ""."""
+        """Say what is left of the part, or why it stopped. "" if it is complete."""
         if self.stopped.get("not checked"):
             return str(self.stopped["not checked"])
         if not self.steps:

@@ -32,7 +32,7 @@ DRAWN = {
 
 
 def program(rng):
-    """Draw a program. Each dispatch binds one of two layouts, or one changed in one place, so that many use the same parts."""
+    """Draw a program. So that dispatches share parts, places come from two lists, or from these with one place changed."""
     often = np.array([row[0] for row in DRAWN.values()])
     layouts = rng.integers(0, PLACES, (2, 8))
 
@@ -162,7 +162,7 @@ class Run:
                 self.change(part)
 
     def chosen(self, heap, slot, slots, number):
-        """Return the part that the numbers of an action mean, a piece of a slot or whole slots, and random contents for it."""
+        """Return the part for an action's numbers (a piece of a slot, or whole slots), and random contents for it."""
         begin, size = (slot * SLOT + 4 * (number % 13), 4 + number % 40 // 4 * 4) if number % 2 else (slot * SLOT, (slots or 1) * SLOT)
         return Part(heap, begin, size), self.random(size)
 

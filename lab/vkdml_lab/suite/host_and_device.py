@@ -60,6 +60,6 @@ class Memory:
         self.newer[~but] = HOST if self.is_exposed else SAME
 
     def forget_host(self):
-        """Note that a refused upload may have merged the device's bytes into the host's, or not."""
+        """Note that the host's copies of newer device bytes are unknown: a refused upload may have fetched them, or not."""
         if not self.is_shared:
             self.host_known[(self.newer == DEVICE) | (self.newer == UNKNOWN)] = False

@@ -179,7 +179,7 @@ def run_in_place(device, case, options):
 @pytest.mark.parametrize("cell", [cells.LSTM, cells.GRU], ids=lambda cell: cell.name)
 @pytest.mark.parametrize("way", ["persistent, in chunks", "stepped", "sequence, in chunks"])
 def test_last_states_may_take_the_place_of_the_initial_ones(device, way, cell):
-    """This holds for the fallback, too, which begins with the earlier states."""
+    """The fallback of a plan that gave up, too, must begin with the initial states."""
     case = make_case(cell, (5, 3, 5, 40))
     case.arrays["SequenceLengthsTensor"].flat[:] = 5
     results = run_in_place(device, case, WAYS[way].options(case.problem, device.info))
@@ -203,7 +203,7 @@ def executed(device, case, options):
 @pytest.mark.family("cells", first=1)
 @pytest.mark.parametrize("cell", [cells.GRU, cells.LSTM], ids=lambda cell: cell.name)
 def test_parts_that_never_meet_give_up(device, with_profile, monkeypatch, caplog, cell):
-    """With one poll, workgroups give up. The fallback must be right, and so must later executions."""
+    """Workgroups that may poll only once give up waiting. The fallback must be right, and so must later executions."""
     with_profile(spins=1)
     case = make_case(cell, (6, 2, 5, 128))
     options = Options(lanes=False, schedule=PERSISTENT, parts=16)
