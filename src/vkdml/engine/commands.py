@@ -72,8 +72,8 @@ class Attempts:
 class _Attempt:
     """The execution of a plan that may give up. Its fallback does the same work, and is recorded when it is first needed.
 
-    If it gives up, it sets the first word of a buffer that the plan names. The buffer must be 0 when it starts. It leaves it 0
-    if it succeeds.
+    An attempt that gives up sets the first word of a buffer that the plan names. The buffer must be 0 before, and stays 0 if
+    the attempt succeeds.
     """
 
     def __init__(self, gpu: Gpu, lease: Lease | None, plan: Plan, buffers: Mapping[str, Bound], attempts: Attempts) -> None:
@@ -116,7 +116,7 @@ class Commands:
     `dispatch` starts another or `call` runs Python between two. If an attempt gives up, all run again with the fallbacks.
 
     merges: whether host and device may write different parts of a buffer; if not, an upload or a readback copies all of it.
-    As outputs may then be inputs too, an attempt ends its submission, and only its fallback runs again. So it is with calls.
+    As outputs may then be inputs, an attempt ends its submission, and only its fallback runs again. The same holds for calls.
     lease: keeps the pipelines in the store. Callers record and execute within the `work` of the device's lock.
     """
 

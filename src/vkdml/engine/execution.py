@@ -189,8 +189,8 @@ class Execution:
         return needed
 
     def _memory_of(self, name: str, array: np.ndarray | None) -> np.ndarray:
-        """Return an array, with its gaps. Raises InvalidArgumentError if it has fewer bytes than the kernels read, as they
-        would read another call's data, or more than the buffer.
+        """Return an array as contiguous memory, with the gaps of its strides. Raises InvalidArgumentError if it has more bytes
+        than the buffer, or fewer than the kernels read: they would read another call's data.
         """
         memory = np.empty(0, np.uint8) if array is None else array if array.flags.c_contiguous else flat(array)
         needed = self._needed.get(name, 0)

@@ -305,7 +305,7 @@ def _check_layout(operator: str, field: str, desc: descs.DML_BUFFER_TENSOR_DESC,
 
 
 def is_one_of(value: object, allowed: Collection[int]) -> bool:
-    """Whether a value is a number, or a member of the enumeration of those allowed, and equals one. An array, say, does not."""
+    """Whether a value is an integer that equals an allowed one. A member of an enumeration must be of the same enumeration."""
     return isinstance(value, int | np.integer) and any(
         value == one and (type(value) is type(one) or not isinstance(value, Enum)) for one in allowed)
 

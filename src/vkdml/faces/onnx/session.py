@@ -55,7 +55,7 @@ def _raising(method: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def _creating(session: Any, device: Device | int | str | None = None, options: Options = Options()) -> Iterator[None]:
-    """Make a session of onnxruntime's: its provider gets our arguments, and it gets the provider and the exceptions."""
+    """Let a session that onnxruntime makes here take our arguments and keep its provider. Raises the provider's errors."""
     register()  # again, if onnxruntime was asked to forget it
     made: list[Any] = []
     errors: list[BaseException] = []

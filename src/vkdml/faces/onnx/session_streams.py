@@ -73,9 +73,9 @@ class SessionStream(OfOneProcess, Closing):
 
     @property
     def state(self) -> Mapping[str, np.ndarray]:
-        """What the next step begins with, by input: copies, which are read-only. Set a whole dictionary to change it, of arrays
-        of the types and sizes that the model declares; sizes that it does not declare, such as the batch, are 1 at first.
-        InvalidArgumentError for others.
+        """What the next step begins with, by input, in read-only copies. To change it, set a whole dictionary of arrays. Their
+        types and sizes must be those that the model declares, or InvalidArgumentError is raised. Sizes that it leaves open,
+        such as the batch, are 1 at first.
         """
         return frozen(self._state)
 

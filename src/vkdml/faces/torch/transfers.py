@@ -163,7 +163,7 @@ def _why_never(gpu: Gpu, device: torch.device) -> str:
 
 
 def _is_right(gpu: Gpu, device: torch.device) -> bool:
-    """Return whether patterns come back, which streams write late, and overwrite once the run has returned."""
+    """Return whether the device reads patterns that streams write late, and that they overwrite after each run."""
     tensor = descs.DML_BUFFER_TENSOR_DESC(DataType=FLOAT32.data_type, Sizes=(1, _PATTERN))
     problem = elementwise(descs.DML_ACTIVATION_IDENTITY_OPERATOR_DESC(tensor, tensor), FLOAT32)
     execution = Execution(gpu, Share(0), [Node(problem, {"InputTensor": "x", "OutputTensor": "y"})], ["y"],
