@@ -229,7 +229,7 @@ def test_what_was_dropped_is_made_again(device, values, packings):
     try:
         device.cache_limit = 0
         assert (store.size, len(store._entries)) == (0, 0)
-        assert not chain._commands
+        assert not chain._turns
         for _ in range(2):
             np.testing.assert_array_equal(run(chain, values), first)
         assert len(packings) == 2
@@ -247,7 +247,7 @@ def test_a_foreign_exception_drops_what_is_kept(device, values, error, stays):
     exec("def fail(): raise error", code)
     with pytest.raises(error):
         device.gpu.lock.work(code["fail"])
-    assert (device.gpu.store.size > 0, bool(chain._commands)) == (stays, stays)
+    assert (device.gpu.store.size > 0, bool(chain._turns)) == (stays, stays)
     np.testing.assert_array_equal(run(chain, values), first)
 
 
@@ -283,7 +283,7 @@ def test_networks_of_other_shapes_share_buffers(device, values):
     for name in ("first", "second"):
         chain = Execution(device.gpu, device.share, [rnn_node(device, ("x", "w0", "r0", "y"), I)], ["y"])
         run(chain, values)
-        made[name] = set(chain._commands[False][0].buffers.values())
+        made[name] = set(chain._turns[False][0].buffers.values())
     assert made["first"] == made["second"]
 
 
@@ -307,7 +307,7 @@ def test_an_input_of_another_size_is_refused(device, values, name, change, messa
     for first in (True, False):
         with pytest.raises(vkdml.InvalidArgumentError, match=message):
             run(single, values | {name: change(values[name])})
-        assert bool(single._commands) != first
+        assert bool(single._turns) != first
         np.testing.assert_allclose(run(single, values), reference.rnn(values["x"], values["w0"], values["r0"])[0], atol=1e-5)
 
 

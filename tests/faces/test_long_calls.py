@@ -140,7 +140,7 @@ def spoiled(made, attempt):
     """Overwrite what an attempt has computed, as one that gave up would have. Returns that it gave up."""
     for call in made._session._calls.values():
         for execution in {call.execution, *(execution for execution, _ in call.chunks)}:
-            for turn in execution._commands.get(False, ()):
+            for turn in execution._turns.get(False, ()):
                 for name in call.results if attempt in turn.commands._attempts else ():
                     turn.buffers[name]._mapped[:] = 0xFF
     return True

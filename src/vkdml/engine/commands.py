@@ -335,7 +335,7 @@ class Commands:
         return weights.within is not None and any(overlap(part, weights.within) for part in self._changes(others))
 
     def _submissions(self, due: tuple[bool, ...], tried: tuple[bool, ...]) -> Builder:
-        """Return an execution's submissions and calls. due: which packings it contains. tried: which attempts it makes."""
+        """Return an execution's submissions and calls, kept or built now. due: its packings. tried: attempts that it makes."""
         if (due, tried) not in self._built:
             builder, packs, attempts = Builder(self.gpu, self._merges), iter(due), iter(tried)
             for step in self._steps:

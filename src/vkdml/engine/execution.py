@@ -164,7 +164,7 @@ class Execution:
         self._places: _Places | None = None
         self._packed: dict[int, tuple[Hashable, Weights]] = {}  # the weights by node, with their keys in the store
         self._version: int | None = None  # the version of the contents that are packed
-        self._commands: dict[bool, list[Turn]] = {}  # by is_checked
+        self._turns: dict[bool, list[Turn]] = {}  # by is_checked
 
     def _needed_bytes(self, nodes: Sequence[Node]) -> dict[str, int]:
         """Return the bytes that the kernels read of each tensor, by name.
@@ -220,8 +220,8 @@ class Execution:
 
         values: the inputs and weights, by name, contiguous or with the strides of their descriptors. If all weights of a node
         are left out, they have not changed. results: shapes and dtypes of the outputs to return. fill: called before the run
-        with the device's memory by name, which it may keep; it writes the shared inputs. marks: objects for the kept
-        inputs: an array with the mark of the last one that was copied to the buffer is equal to it, and not copied.
+        with the device's memory by name, which it may keep; it writes the shared inputs, and `bool` none. marks: objects for
+        the kept inputs: an array with the mark of the last one that was copied to the buffer is equal to it, and not copied.
 
         Raises InvalidArgumentError before any work for an input that is missing or too short, for sequence lengths above T, if
         the device has too little memory, and within another run of the same thread; DriverError when the driver fails;
@@ -270,7 +270,7 @@ class Execution:
 
         Raises InvalidArgumentError, before anything is made, if the device has too little memory.
         """
-        if not self._commands:  # choosing may drop what this execution has in the store
+        if not self._turns:  # choosing may drop what this execution has in the store
             choose_within(self.gpu, [compiled for compiled, _ in self._nodes], lambda: self._bytes_of(self._placed()))
             placed = self._placed()
             self.gpu.memory.expect_room(self._name, self._bytes_of(placed))
@@ -280,13 +280,13 @@ class Execution:
         if not self.weight_names.isdisjoint(values):
             for index, names in self._passed.items():
                 self._contents.look(index, names, values, self._memory_of)
-        if is_checked not in self._commands or self._version != self._contents.version:
+        if is_checked not in self._turns or self._version != self._contents.version:
             for index in self._given:
                 self._pack(index)
             self._version = self._contents.version
-            if is_checked not in self._commands:
-                self._commands[is_checked] = self._record(is_checked)
-        return self._commands[is_checked]
+            if is_checked not in self._turns:
+                self._turns[is_checked] = self._made_turns(is_checked)
+        return self._turns[is_checked]
 
     def _placed(self) -> _Places:
         """Find a place for every buffer that the plans chosen so far need."""
@@ -335,7 +335,7 @@ class Execution:
             if is_current(self._packed[index][1].origin, snapshot.origin):
                 return
             self.gpu.memory.expect_room(self._name, self._bytes_of(self._places))
-            self._commands = {}  # they hold the old weights, which make room for the new ones
+            self._turns = {}  # they hold the old weights, which make room for the new ones
             key = self._packed.pop(index)[0]
             if all(other != key for other, _ in self._packed.values()):
                 self._lease.keys.pop(key, None)
@@ -363,7 +363,7 @@ class Execution:
         buffer.upload(flat(array))
         return buffer
 
-    def _record(self, is_checked: bool) -> list[Turn]:
+    def _made_turns(self, is_checked: bool) -> list[Turn]:
         """Record commands for each turn that upload the inputs, run all nodes and read back the outputs."""
         assert self._places is not None
         stay = {name: self.gpu.keep(key, make, self.gpu.bytes_of(self._sizes[name], COPIED), self._lease)
@@ -371,10 +371,10 @@ class Execution:
         turns = []
         for tensors in self._places.tensors:
             buffers = {name: self._buffer(place) for name, place in tensors.items()} | stay
-            turns.append(Turn(buffers, self._recorded(is_checked, buffers), {}))
+            turns.append(Turn(buffers, self._commands_of(is_checked, buffers), {}))
         return turns
 
-    def _recorded(self, is_checked: bool, memory: dict[str, DeviceMemory]) -> Commands:
+    def _commands_of(self, is_checked: bool, memory: dict[str, DeviceMemory]) -> Commands:
         """Record the commands of one turn. memory: the buffers of all tensors, by name."""
         assert self._places is not None
         commands, shared = Commands(self.gpu, lease=self._lease), frozenset(memory[name] for name in self.shared)

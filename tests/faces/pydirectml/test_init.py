@@ -287,7 +287,7 @@ def test_a_whole_model_in_one_submission(graph):
     model = graph.build(scores)
     for _ in range(2):
         close(graph.device.compute(model, graph.bindings, [scores])[0][0, 0], expected)
-    ((turn,),) = model.execution._commands.values()
+    ((turn,),) = model.execution._turns.values()
     assert turn.commands.counts[0] == 1
     bindings = [dml.Binding(binding.expression, np.full((6, 3), 11)) if binding.memory.dtype == np.uint32 else binding for binding in graph.bindings]
     wrong(lambda: graph.device.compute(model, bindings, [scores]), r"IndicesTensor\[0, 0, 0, 0\]: found 11; expected 0 to 10")

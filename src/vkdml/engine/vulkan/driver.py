@@ -172,9 +172,9 @@ class Driver:
 
     def _submit(self, sequence: Any, waits: bool) -> None:
         self.running = sequence  # first, as a signal may come at any place
-        sequence.eval_async()
+        sequence.eval_async()  # vkQueueSubmit, in kp
         if waits:
-            sequence.eval_await(_WAIT_NANOSECONDS)
+            sequence.eval_await(_WAIT_NANOSECONDS)  # vkWaitForFences
 
     def settle(self) -> None:
         """Wait for the running sequence. Raises DriverError when the driver fails or the device is lost."""
@@ -224,7 +224,7 @@ class Driver:
 
 
 class DeviceLock(system.Lock):
-    """Lock around work on a device: all that touches its store, its scratch buffers or its queue runs within `work`.
+    """Reentrant lock around work on a device: all that touches its store, its scratch buffers or its queue runs within `work`.
 
     Entering waits for a sequence that an interrupted call left running. It raises if the device is lost, and during `work` of
     the same thread, which a signal's handler or a finalizer has interrupted: it would change what that work is using.

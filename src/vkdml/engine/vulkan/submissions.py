@@ -84,12 +84,12 @@ class Builder:
             read_in_place = {part.buffer for part in self._seen | self._unread if part.buffer.has_copy}
             if read_in_place and self._gpu.host_memory:
                 self._submission.show(sorted(read_in_place, key=lambda buffer: buffer._serial))
-            self.runs.append(self._counted(self._submission))
+            self.runs.append(self._runner(self._submission))
             self.submissions += 1
         self._start()
 
-    def _counted(self, submission: Any) -> Callable[..., None]:
-        """Return the function that runs a submission and counts what it writes to Buffers."""
+    def _runner(self, submission: Any) -> Callable[..., None]:
+        """Return the function that runs a submission, and that counts what it writes to Buffers, if any."""
         seen, unread = ([part for part in parts if part.buffer._is_counted] for parts in (self._seen, self._unread))
         copied: dict[Any, int | None] = {memory: size for memory, size in self._copied.items() if memory._is_counted}
         late = [part for part in unread if part.buffer in copied]

@@ -104,7 +104,7 @@ static py::array array_of(const void* value, bool is_writeable) {
   return array;
 }
 
-struct Compiled {  // OrtNodeComputeInfo, and what it runs. constants, fed: places of inputs
+struct Compiled {  // OrtNodeComputeInfo, and the DeviceRun (runs.py) that `compute` calls. constants, fed: places of inputs
   uint32_t version;
   void *create, *compute, *release;
   PyObject* run;

@@ -29,7 +29,7 @@ extension: Any = importlib.import_module("._provider", __package__)  # which has
 _registering = threading.Lock()
 _errors: dict[str, BaseException] = {}  # by token
 under_way: dict[Any, Any] = {}  # what asynchronous runs will call, with what they are fed
-runs = Calls()  # of sessions, each of which comes back from C++ before the process may end
+session_calls = Calls()  # of sessions: the process may end once they have come back from C++
 
 
 class Creation(threading.local):

@@ -11,7 +11,7 @@ from typing import Any
 from ...errors import InvalidArgumentError
 from ..sessions import open_device
 from .assignment import DEVICE, ONNXRUNTIME, AssignedNode
-from .exchange import PROVIDER, creation, extension, message, runs, under_way
+from .exchange import PROVIDER, creation, extension, message, session_calls, under_way
 from .nodes import RecurrentNode
 from .programs import DTYPES, OPERATORS, RECURRENT_NODES, NodeGraph, groups
 from .runs import DeviceRun
@@ -115,7 +115,7 @@ def _end() -> None:
     until = time.monotonic() + _FOR_CALLBACKS
     while under_way and time.monotonic() < until:
         time.sleep(0.01)
-    runs.end()
+    session_calls.end()
     extension.end()
 
 

@@ -79,7 +79,7 @@ class DeviceRun:
         used = {name for part in parts for name in part.inputs}
         self._constants = {name: array for name, array in arrays.items() if name in used}
         self._moved = {name for part in parts if not isinstance(part, RecurrentNode) for name in part.inputs}
-        self._calls: Recent[_Call | bool] = Recent(SHAPES_KEPT)  # False: there can be none
+        self._calls: Recent[_ShapedCall | bool] = Recent(SHAPES_KEPT)  # False: there can be none
         self._contents: dict[Hashable, Contents] = {}  # by which nodes there are: copies depend on sizes
 
     def adopt(self, arrays: Sequence[np.ndarray]) -> None:
@@ -103,8 +103,8 @@ class DeviceRun:
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs, for what is fed. The nodes run one by one where they cannot be one execution, as with empty tensors."""
         with self.device.gpu.lock:
-            call = self._call(arrays)
-            if isinstance(call, _Call):
+            call = self._call_for(arrays)
+            if isinstance(call, _ShapedCall):
                 try:
                     return call.run(arrays)
                 except DriverError:
@@ -122,8 +122,8 @@ class DeviceRun:
         examples = {name: array for part in self.recurrent for name, array in part.examples(t, b).items()}
         if examples.keys() >= set(self.fed):
             with self.device.gpu.lock:
-                call = self._call([examples[name] for name in self.fed])
-                if isinstance(call, _Call):
+                call = self._call_for([examples[name] for name in self.fed])
+                if isinstance(call, _ShapedCall):
                     call.execution.prepare({})
                     return
         for part in self.recurrent:
@@ -132,16 +132,16 @@ class DeviceRun:
     def problems(self, part: RecurrentNode) -> list[Problem]:
         """What a recurrent node computed in the last runs, each of the last few sizes once."""
         calls = list(self._calls.values())  # another thread may call meanwhile
-        return part.session.problems() + [call.problems[part] for call in calls if isinstance(call, _Call)]
+        return part.session.problems() + [call.problems[part] for call in calls if isinstance(call, _ShapedCall)]
 
-    def _call(self, arrays: Sequence[np.ndarray]) -> _Call | bool:
-        """The call for arrays of these sizes. False where there can be none: node by node they are right, or refused by one."""
+    def _call_for(self, arrays: Sequence[np.ndarray]) -> _ShapedCall | bool:
+        """The call for arrays of these shapes, kept or made. False if there can be none: then nodes run one by one."""
         device = self.device
         key = device, *[array.shape for array in arrays]
         return self._calls.get(key, lambda: self._made(device, dict(zip(self.fed, arrays))))
 
-    def _made(self, device: Device, fed: Mapping[str, np.ndarray]) -> _Call | bool:
-        self._calls.drop_where(lambda call: isinstance(call, _Call) and call.execution.gpu.driver.lost is not None)
+    def _made(self, device: Device, fed: Mapping[str, np.ndarray]) -> _ShapedCall | bool:
+        self._calls.drop_where(lambda call: isinstance(call, _ShapedCall) and call.execution.gpu.driver.lost is not None)
         trace = _Trace(self._constants, fed, self._moved)
         try:
             for part in self.parts:
@@ -151,7 +151,7 @@ class DeviceRun:
             return False
         kinds = tuple(type(node.problem) for node in trace.nodes)
         contents = self._contents.setdefault(kinds, Contents())
-        return _Call(trace, self._constants, self.fed, self.outputs, device, self._options, contents)
+        return _ShapedCall(trace, self._constants, self.fed, self.outputs, device, self._options, contents)
 
 
 def _is_same(kept: np.ndarray | None, array: np.ndarray) -> bool:
@@ -307,7 +307,7 @@ def _new(buffer: Any, array: np.ndarray) -> _Value:
     return _Value(buffer, array.reshape(-1), array)
 
 
-class _Call:
+class _ShapedCall:
     """The execution for runs on arrays of the same shapes.
 
     constants: arrays by name. fed, outputs: the names of what it is given, and of what it returns, in order. problems: what

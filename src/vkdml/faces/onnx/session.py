@@ -26,7 +26,7 @@ from ...planning.options import Options
 from ..directml.device import Device
 from ..sessions import open_device, shapes_to_warm_up
 from .assignment import DEVICE, Assignment
-from .exchange import PROVIDER, creation, original, register, runs, under_way
+from .exchange import PROVIDER, creation, original, register, session_calls, under_way
 from .session_streams import SessionStream
 
 _CPU = "CPUExecutionProvider"
@@ -40,12 +40,12 @@ _log = logging.getLogger(__name__)
 
 
 def _raising(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of onnxruntime's that raises our exceptions as they were raised, in sessions of ours and of `prefer`."""
+    """Wrap a method of onnxruntime's: in sessions of ours and of `prefer`, it raises our exceptions as they were raised."""
     @wraps(method)
     def call(session: Any, *arguments: Any, **named: Any) -> Any:
         if "_provider" not in vars(session):
             return method(session, *arguments, **named)
-        with runs:
+        with session_calls:
             try:
                 return method(session, *arguments, **named)
             except Exception as error:
@@ -254,7 +254,7 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
         return {name: [problem] if (problem := node.problem(T, B)) else [] for name, (_, node) in recurrent.items()}
 
     def stream(self, carried: Mapping[str, str], output_names: Sequence[str] | None = None) -> SessionStream:
-        """Runs of which each begins with what the one before ended with, as for sound that comes in pieces.
+        """Return a stream: its steps run the model, and each hands values on to the next, as for sound that comes in pieces.
 
         carried: for each output that is handed on, the input that it becomes: {"h_out": "h_in"}. At first these inputs are
         zeros, and sizes that the model does not declare are 1; see SessionStream.state. output_names: the outputs to return; if
