@@ -202,7 +202,7 @@ BB12:
 
 
 def test_what_runs_after_looks_in_vain():
-    """When a poll finds nothing, the blocks run that are skipped with the load of a flag."""
+    """What runs after a look in vain is what one branch skips, together with the load of a flag."""
     poll, _ = of_products(loops(assembly.parse(AMD.replace(LOOK, BRANCHES)))).inner
     assert [one.text for one in poll.instructions if one.in_vain] == IN_VAIN
     assert [one for one in poll.instructions if not one.in_vain] == poll.at_once.instructions
