@@ -168,7 +168,7 @@ def test_every_turn_has_time(tmp_path, monkeypatch, minutes):
 
 
 def test_a_turn_may_overrun_and_a_step_that_was_cut_off_is_not_repeated(tmp_path, monkeypatch):
-    """A step that resumes where it was is the exception."""
+    """Only a step that can resume where it was cut off is begun again."""
     given, began = [], time.time()
 
     def hangs(command, *_, seconds, **__):

@@ -69,7 +69,7 @@ def test_parts_that_time_are_warmed_up(tmp_path, monkeypatch):
 
 
 def test_half_a_second_of_work(device, monkeypatch):
-    """If a device fails, only this is recorded, as the part's steps tell more."""
+    """A failing device raises nothing: its error is returned, and the part's steps will report it in full."""
     count, execute = [], Run.execute
     monkeypatch.setattr(Run, "execute", lambda run: count.append(time.monotonic()) or execute(run))
     assert clocks.work() == ""

@@ -292,7 +292,7 @@ class Draw:
             return [y * (masks[:, None] if first else masks), *(state * masks for state in _flat(last))]
 
     def check(self) -> str:
-        """Compare a twin with PyTorch's module. Raises AssertionError if they differ. Returns what was compared."""
+        """Compare a twin with PyTorch's module. Raises AssertionError if they differ. Returns the outcome in a few words."""
         got = _result(self.call, vkdml.torch.convert(self.module), True)
         is_unseen = self.is_reshaped and self.form in ("packed", "lengths")  # PyTorch would read beyond the end
         expected = RuntimeError("a PackedSequence of wrong sizes") if is_unseen else _result(self.call, self.module, False)

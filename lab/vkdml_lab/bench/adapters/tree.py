@@ -17,7 +17,7 @@ LATER_CALLS = 3
 
 
 class Library:
-    """Opens the device only when a case is measured, as this is a part of a first result.
+    """Measures with the vkdml of a source tree. Opens the device only for a case, as a first result includes opening it.
 
     tree: the folder of the source tree from which vkdml must come. device: an index.
     """
