@@ -6,15 +6,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any, dataclass_transform
 
 from ...errors import FieldError
-
-if TYPE_CHECKING:  # Python 3.10 lacks it
-    from typing_extensions import dataclass_transform
-else:
-    def dataclass_transform(**_):
-        return lambda cls: cls
 
 # Fields that become tuples, so that descriptors can be compared and hashed
 _LISTS = ("Sizes", "Strides", "Offsets", "ActivationDescs", "InputTensors", "InputWindowOffsets", "InputWindowSizes",
