@@ -36,30 +36,13 @@ def plan(problem: problems.PlainProblem, info: DeviceInfo) -> Plan:
     return built
 
 
-def _function_dispatches(problem: problems.ElementwiseProblem, info: DeviceInfo) -> tuple[Dispatch, ...]:
-    """Make one dispatch that applies an activation to each element."""
-    source, target = problem.tensor("InputTensor"), problem.tensor(OUTPUT)
-    constants = {"ELEMENT": problem.element.shader_id, **activation_constants((problem.function,), 1)}
-    strides = {"input_stride": source.strides, "output_stride": target.strides}
-    kernel, buffers = in_room("elementwise", problem), given(problem, "InputTensor", OUTPUT)
+def _computed(kernel: str, problem: problems.ComputedProblem, info: DeviceInfo, constants: Mapping[str, int]
+              ) -> tuple[Dispatch, ...]:
+    """Make one dispatch that computes each element of the output from the inputs' elements in the same place."""
+    buffers, target = given(problem, *problem.tensors), problem.tensor(OUTPUT)
+    strides = {f"{block.lower()}_stride": problem.tensor(field).strides for block, field in buffers.items()}
+    constants = {"ELEMENT": problem.element.shader_id, **constants}
     return (_by_element(kernel, constants, buffers, target.sizes, strides, info),)
-
-
-def _cast_dispatches(problem: problems.CastProblem, info: DeviceInfo) -> tuple[Dispatch, ...]:
-    """Make one dispatch that converts each element to another type."""
-    source, target = problem.tensor("InputTensor"), problem.tensor(OUTPUT)
-    constants = {"ELEMENT": problem.element.shader_id, "SOURCE": problem.source.shader_id}
-    strides = {"input_stride": source.strides, "output_stride": target.strides}
-    return (_by_element("cast", constants, given(problem, "InputTensor", OUTPUT), target.sizes, strides, info),)
-
-
-def _arithmetic_dispatches(problem: problems.ArithmeticProblem, info: DeviceInfo) -> tuple[Dispatch, ...]:
-    """Make one dispatch that adds, subtracts or multiplies two tensors, element by element."""
-    a, b, target = (problem.tensor(field) for field in ("ATensor", "BTensor", OUTPUT))
-    constants = {"ELEMENT": problem.element.shader_id, **_OF_OPERATION[problem.operation],
-                 **activation_constants((problem.function,), 1)}
-    strides = {"a_stride": a.strides, "b_stride": b.strides, "output_stride": target.strides}
-    return (_by_element("arithmetic", constants, given(problem, "ATensor", "BTensor", OUTPUT), target.sizes, strides, info),)
 
 
 def _copy_dispatches(problem: CopyProblem, info: DeviceInfo) -> tuple[Dispatch, ...]:
@@ -187,9 +170,11 @@ def _gemm_strides(problem: problems.GemmProblem) -> dict[str, int]:
 
 
 _DISPATCHES: dict[type[problems.PlainProblem], Callable[[Any, DeviceInfo], tuple[Dispatch, ...]]] = {
-    problems.ElementwiseProblem: _function_dispatches,
-    problems.CastProblem: _cast_dispatches,
-    problems.ArithmeticProblem: _arithmetic_dispatches,
+    problems.ElementwiseProblem: lambda problem, info: _computed(
+        in_room("elementwise", problem), problem, info, activation_constants((problem.function,), 1)),
+    problems.CastProblem: lambda problem, info: _computed("cast", problem, info, {"SOURCE": problem.source.shader_id}),
+    problems.ArithmeticProblem: lambda problem, info: _computed(
+        "arithmetic", problem, info, {**_OF_OPERATION[problem.operation], **activation_constants((problem.function,), 1)}),
     CopyProblem: _copy_dispatches,
     GatherProblem: _gather_dispatches,
     problems.GemmProblem: _gemm_dispatches,
