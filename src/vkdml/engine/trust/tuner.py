@@ -200,10 +200,7 @@ class Tuner:
         return verdict.passed
 
 
-@OnceForEachGpu
-def tuner(gpu: Gpu) -> Tuner:
-    """Return the process's tuner of a device."""
-    return Tuner(gpu)
+tuner = OnceForEachGpu(Tuner)  # the process's tuner of a device
 
 
 def _class_key(problem: Problem, options: Options, mode: str) -> Hashable:
