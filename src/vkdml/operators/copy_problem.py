@@ -114,13 +114,9 @@ def identity(desc: Any) -> CopyProblem | ElementwiseProblem:
 
 def slice_of(desc: Any) -> CopyProblem:
     """Check a DML_SLICE_OPERATOR_DESC."""
-    name = type(desc).__name__
-    tensors = _input_and_output(desc)
-    source = tensors["InputTensor"].sizes
-    count = _dimension_count(name, desc, len(source))
-    starts = _numbers(name, "Offsets", desc.Offsets, 0, count)
-    sizes = _numbers(name, "Sizes", desc.Sizes, 1, count)
-    strides = _numbers(name, "Strides", desc.Strides, 1, count)
+    name, tensors, source = _to_slice(desc)
+    starts, sizes, strides = (_numbers(name, field, getattr(desc, field), least, len(source)) for field, least in (
+        ("Offsets", 0), ("Sizes", 1), ("Strides", 1)))
     for dim, (start, size, stride) in enumerate(zip(starts, sizes, strides)):
         if start + (size - 1) * stride >= source[dim]:
             raise InvalidArgumentError(name, f"Sizes[{dim}]", f"{size} from {start} on, with a stride of {stride}",
@@ -130,10 +126,7 @@ def slice_of(desc: Any) -> CopyProblem:
 
 def slice1_of(desc: Any) -> CopyProblem:
     """Check a DML_SLICE1_OPERATOR_DESC."""
-    name = type(desc).__name__
-    tensors = _input_and_output(desc)
-    source = tensors["InputTensor"].sizes
-    _dimension_count(name, desc, len(source))
+    name, tensors, source = _to_slice(desc)
     starts, most, strides = window_of(name, source, {
         field: getattr(desc, field) for field in ("InputWindowOffsets", "InputWindowSizes", "InputWindowStrides")})
     sizes = tensors[OUTPUT].sizes
@@ -229,10 +222,13 @@ def _any_type(operator: str, descs: Mapping[str, Any]) -> dict[str, Tensor]:
     return tensors
 
 
-def _dimension_count(operator: str, desc: Any, count: int) -> int:
-    if not is_count(desc.DimensionCount, count):
-        raise InvalidArgumentError(operator, "DimensionCount", shown(desc.DimensionCount), f"{count}, as InputTensor has")
-    return count
+def _to_slice(desc: Any) -> tuple[str, dict[str, Tensor], tuple[int, ...]]:
+    """Return a slice's name for errors, its tensors, and the sizes of its input."""
+    name, tensors = type(desc).__name__, _input_and_output(desc)
+    source = tensors["InputTensor"].sizes
+    if not is_count(desc.DimensionCount, len(source)):
+        raise InvalidArgumentError(name, "DimensionCount", shown(desc.DimensionCount), f"{len(source)}, as InputTensor has")
+    return name, tensors, source
 
 
 def _numbers(operator: str, field: str, values: Any, least: int, count: int) -> tuple[int, ...]:
