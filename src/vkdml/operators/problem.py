@@ -102,7 +102,10 @@ def from_desc(desc: Any, clip: float | None = None, element: ElementType | None 
     desc = unwrap_operator(desc)
     name = type(desc).__name__
     cell = cells.BY_DESC[type(desc)]
-    reverse = _check_direction(name, desc.Direction)
+    if not is_one_of(desc.Direction, _REVERSED):
+        raise InvalidArgumentError(name, "Direction", shown(desc.Direction),
+                                   "one of " + ", ".join(one.name for one in _REVERSED))
+    reverse = _REVERSED[desc.Direction]
     element, tensors = check_tensors(name, desc, cell.tensors, cell.required, element, (4,), WEIGHTS)
     sizes = _check_sizes(name, cell, tensors, len(reverse))
     for field in cell.outputs:
@@ -176,13 +179,6 @@ class RangeCheck:
         for key, result in results.items():
             if self._is_finite and not np.isfinite(result).all():
                 raise InvalidArgumentError(self._name, self._names[key], "numbers out of range on the way", _IN_RANGE)
-
-
-def _check_direction(operator: str, value: Any) -> tuple[bool, ...]:
-    if not is_one_of(value, list(DML_RECURRENT_NETWORK_DIRECTION)):
-        allowed = ", ".join(member.name for member in DML_RECURRENT_NETWORK_DIRECTION)
-        raise InvalidArgumentError(operator, "Direction", shown(value), f"one of {allowed}")
-    return _REVERSED[value]
 
 
 def _check_bool(operator: str, field: str, value: object) -> bool:
