@@ -90,20 +90,15 @@ def _tiling(target: Target, schedule: str, is_projected: bool, rows: int, units_
 
 def _projection(target: Target, loop: PartsLoop, packed: Packing, workgroup: int, units_at_once: int) -> ProjectionTiling:
     """Make the projection for a time loop with or without resident weights. The workers share the units of a large tile."""
-    turn = workgroup * units_at_once
-    rows = _projection_rows(target, units_at_once)
+    turn, row_steps, most = workgroup * units_at_once, target.problem.batch * target.problem.steps, target.profile.most_unrolled
+    most_rows = _MOST_LARGE_ROWS if target.profile.large_tiles else _MOST_ROWS
+    rows = min(most // units_at_once, ceil_div(row_steps, _STEPS_FOR_A_ROW)) if most else min(most_rows, row_steps)
     keeps_x = target.profile.large_tiles and rows * packed.columns <= _MOST_KEPT
     turns = ceil_div(loop.units // turn, target.workers) if keeps_x else 1
     return ProjectionTiling(
         problem=target.problem, kernel="cpu/projection_lanes", lanes=target.lanes, rows=rows,
         units_at_once=units_at_once, workgroup=workgroup, block_loads=loop.block_loads, unrolled=loop.unrolled,
         units=loop.units, group_units=turns * turn, input=packed)
-
-
-def _projection_rows(target: Target, units_at_once: int) -> int:
-    row_steps, most = target.problem.batch * target.problem.steps, target.profile.most_unrolled
-    most_rows = _MOST_LARGE_ROWS if target.profile.large_tiles else _MOST_ROWS
-    return min(most // units_at_once, ceil_div(row_steps, _STEPS_FOR_A_ROW)) if most else min(most_rows, row_steps)
 
 
 def _block_loads(target: Target) -> int:
