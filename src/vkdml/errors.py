@@ -9,7 +9,6 @@ from collections.abc import Callable
 from enum import Enum
 from importlib.metadata import requires
 from importlib.util import find_spec
-from traceback import walk_tb
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -42,7 +41,7 @@ def is_ours(error: BaseException, *others: str) -> bool:
     """Return whether an exception that is handled here comes from vkdml's own code, from extension modules that it calls, or
     from `others`: other packages. If not, a signal's handler or a finalizer raised it in between, whatever its class.
     """
-    modules = (frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__))
+    modules = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
     return all(module.partition(".")[0] in (*_OURS, *others) for module in modules)
 
 
@@ -57,7 +56,7 @@ def expect_no_thread(error: RuntimeError) -> None:
     exception, of a lock that is not held: the interrupt is raised then.
     """
     expect_ours(error, "threading")
-    *_, (last, _) = walk_tb(error.__traceback__)
+    *_, (last, _) = traceback.walk_tb(error.__traceback__)
     if last.f_code.co_name != "start":
         raise error.__context__ or error from None
 
