@@ -158,7 +158,9 @@ def plans_of_test(info: DeviceInfo, sync: GridSync) -> Iterator[Plan]:
 def _problems(info: DeviceInfo, sync: GridSync) -> list[Problem]:
     """Return the test's problems; none if no kernel of this cell may wait on this device."""
     for hidden in _HIDDEN:
-        problems = [_problem(sync.cell, sizes, hidden) for sizes in _RUNS]
+        # A GRU's workgroups wait twice a step, as its reset gate is applied before the product
+        letters, fields = {"I": _INPUTS, "H": hidden, "D": 1}, [*sync.cell.required, *sync.cell.outputs]
+        problems = [forward_problem(sync.cell, FLOAT32, {"T": t, "B": b, **letters}, fields, {}) for t, b in _RUNS]
         if all(_persistent(info, problem, sync) for problem in problems):
             return problems
     return []
@@ -216,12 +218,6 @@ def _persistent(info: DeviceInfo, problem: Problem, sync: GridSync, measured: Me
         return None
     most = max(found, key=lambda tiling: tiling.loop.workgroups)
     return plan_of(target, replace(most, loop=replace(most.loop, coherent_polls=sync.coherent_polls)))
-
-
-def _problem(cell: Cell, sizes: Sizes, hidden: int) -> Problem:
-    """Return a problem. A GRU's workgroups wait twice a step, as its reset gate is applied before the product."""
-    letters = {"T": sizes.steps, "B": sizes.batch, "I": _INPUTS, "H": hidden, "D": 1}
-    return forward_problem(cell, FLOAT32, letters, [*cell.required, *cell.outputs], {})
 
 
 def forward_problem(cell: Cell, element: ElementType, letters: Mapping[str, int], fields: Collection[str],
