@@ -1,16 +1,10 @@
 """Chooses how to run a recurrent problem on a device. No Vulkan here. On one machine the same problem always gets the same
 plan, unless tilings were measured (`Measured`).
 
-Three schedules, one gate math (shaders/cells/):
-- sequence: a workgroup owns a direction and a tile of batch rows from the first time step to the last; a dispatch runs a
-  chunk of steps.
-- stepped: the units are spread over several workgroups, the parts, and a dispatch runs one phase of one step.
-- persistent: the units are spread likewise, and a dispatch runs a chunk of steps; the parts wait for each word of h. Vulkan
-  promises no progress of one workgroup while another waits, so waiting is bounded, and a plan has a fallback. Only the kernels
-  for GPUs have it. Unless forced, only GPUs on which all parts run at once use it.
-
-Each schedule computes the input's part of all gates first, as one matrix product for many time steps (the projection). Kernels
-for CPU drivers and for float64 may multiply it in the loop instead (fused): one dispatch less, for few steps or few inputs.
+docs/architecture.md has the three schedules, with one gate math (shaders/cells/). Each computes the input's part of all gates
+first, as one matrix product for many time steps (the projection). Kernels for CPU drivers and for float64 may multiply it in
+the loop instead (fused): one dispatch less, for few steps or few inputs. Unless forced, only GPUs on which all parts run at
+once use persistent kernels.
 
 Tilings are found and ranked for the representative of the problem's size class (size_classes.py), once; each is then fitted to
 the problem's own T and B. So kernels are chosen for a class, and a new length or batch costs no more than that arithmetic.
