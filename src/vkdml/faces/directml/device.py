@@ -1,8 +1,4 @@
-"""DirectML's device, which makes all other objects.
-
-Use the objects in DirectML's order: create, compile, initialize, bind, record, execute. An execution packs the weights and
-biases bound to it if they have changed. If they are described as OWNED_BY_DML, which DirectML does not support for recurrent
-operators, you bind them to the initializer, which packs them once.
+"""DirectML's device, which makes all other objects. An execution packs the weights and biases bound to it if they have changed.
 
 Source: DirectML's API reference, the interfaces IDMLDevice, IDMLOperator, IDMLCompiledOperator, IDMLOperatorInitializer,
 IDMLBindingTable and IDMLCommandRecorder.
