@@ -107,7 +107,11 @@ def from_desc(desc: Any, clip: float | None = None, element: ElementType | None 
                                    "one of " + ", ".join(one.name for one in _REVERSED))
     reverse = _REVERSED[desc.Direction]
     element, tensors = check_tensors(name, desc, cell.tensors, cell.required, element, (4,), WEIGHTS)
-    sizes = _check_sizes(name, cell, tensors, len(reverse))
+    x, w, r = (tensor.sizes[1:] for field in cell.required if (tensor := tensors[field]))
+    sizes = cell.sizes(x, w, r, len(reverse))
+    for field, formulas in cell.tensors.items():
+        if tensor := tensors[field]:
+            expect_sizes(name, f"{field}.Sizes", tensor.sizes, formulas, sizes)
     for field in cell.outputs:
         check_output_strides(name, field, tensors[field])
     if all(tensors[field] is None for field in cell.outputs):
@@ -185,17 +189,6 @@ def _check_bool(operator: str, field: str, value: object) -> bool:
     if not isinstance(value, int | np.integer | np.bool_):
         raise InvalidArgumentError(operator, field, shown(value), "True or False, or a whole number as in C, where 0 is false")
     return bool(value)
-
-
-def _check_sizes(operator: str, cell: Cell, tensors: Mapping[str, Tensor | None], directions: int) -> dict[str, int]:
-    """Check the sizes of every tensor. Returns the values of T, B, I, H and D."""
-    x, w, r = (tensor.sizes[1:] for field in cell.required if (tensor := tensors[field]))
-    known = cell.sizes(x, w, r, directions)
-    for field, formulas in cell.tensors.items():
-        tensor = tensors[field]
-        if tensor is not None:
-            expect_sizes(operator, f"{field}.Sizes", tensor.sizes, formulas, known)
-    return known
 
 
 def _check_activations(operator: str, cell: Cell, desc: Any, directions: int, element: ElementType
