@@ -228,16 +228,12 @@ def check_tensors(operator: str, desc: Any, fields: Iterable[str], required: Col
         tensor = tensors[field] = check_tensor(operator, field, value, itemsizes, dimension_counts, field in weights)
         if not is_lengths:
             allowed = tuple(row for row in allowed if row.data_type == tensor.data_type)
-    _check_owned(operator, {field: tensor for field, tensor in tensors.items() if tensor and field in weights})
+    owned, others = ([field for field, tensor in tensors.items() if tensor and field in weights and tensor.is_owned == is_owned]
+                     for is_owned in (True, False))
+    if owned and others:  # the initializer packs all of them or none
+        raise InvalidArgumentError(operator, f"{owned[0]}.Flags", "OWNED_BY_DML",
+                                   f"NONE, unless {' and '.join(others)} have it too")
     return allowed[0], tensors
-
-
-def _check_owned(operator: str, weights: Mapping[str, Tensor]) -> None:
-    """Refuse weights of which only some are OWNED_BY_DML: the initializer packs all of them or none."""
-    owned = [field for field, tensor in weights.items() if tensor.is_owned]
-    if 0 < len(owned) < len(weights):
-        raise InvalidArgumentError(operator, f"{owned[0]}.Flags", "OWNED_BY_DML", "NONE, unless "
-                                   + " and ".join(field for field in weights if field not in owned) + " have it too")
 
 
 def span(sizes: Sequence[int], strides: Sequence[int]) -> int:
