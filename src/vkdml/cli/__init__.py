@@ -33,7 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         chosen = _parser(given[0] if given else "").parse_args(given or ["--help"])
         with warnings.catch_warnings():
-            warnings.showwarning = _show_warning
+            # One line, like an error: the line of Python that raised it means nothing to users
+            warnings.showwarning = lambda message, *_, **__: print(f"vkdml: warning: {message}", file=sys.stderr)
             return int(chosen.command(chosen))
     except BrokenPipeError:  # the reader of the output, such as `head`, has ended
         sys.stdout = None
@@ -44,11 +45,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"vkdml: {printable(str(error))}", file=sys.stderr)
         is_wrong_input = type(error.__cause__).__name__ == "InvalidArgument"  # onnxruntime's
         return 2 if isinstance(error, InvalidArgumentError) or is_wrong_input else 1
-
-
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Print a warning as one line, like an error: the line of Python that raised it means nothing to users."""
-    print(f"vkdml: warning: {message}", file=sys.stderr)
 
 
 def _parser(called: str) -> argparse.ArgumentParser:
