@@ -53,7 +53,10 @@ class RecurrentNode:
         if node.domain or node.op_type not in _CELLS:
             raise InvalidArgumentError(self.operator, "op_type", f"{node.domain}:{node.op_type}", "one of " + ", ".join(_CELLS))
         self.node, self.cell = node, _CELLS[node.op_type]
-        self._version = _version(node)
+        versions = _ATTRIBUTES[node.op_type]
+        if not isinstance(node.version, int | np.integer) or node.version < min(versions):
+            raise InvalidArgumentError(self.operator, "opset_version", node.version, f"a whole number from {min(versions)}")
+        self._version = max(version for version in versions if version <= node.version)  # the operator's in an opset
         self._attributes = _attributes(node, self._version)
         self.hidden_size = self._attributes.pop("hidden_size")
         self._attributes.pop("output_sequence", None)  # Y is given exactly when the node names it
@@ -127,21 +130,22 @@ class RecurrentNode:
         return {self._given[field]: array for field, array in arrays.items()}
 
     def convert(self, values: Mapping[str, Any]) -> Arrays:
-        """The checked inputs by field."""
+        """The checked inputs by field. sequence_lens must be int32; X of a type that the operator's version has; all others of
+        X's type.
+        """
         given = {field: values[name] for field, name in self._given.items()}
-        _check_types(self.operator, self.cell, self._version, given)
+        allowed = [row.name for row in element_types.ALL if row.onnx_since <= self._version]
+        for field, array in given.items():
+            dtype = str(getattr(array, "dtype", type(array).__name__))
+            expected = ["int32"] if field == LENGTHS else allowed
+            if dtype not in expected:
+                raise InvalidArgumentError(self.operator, self.cell.arguments[field], dtype, " or ".join(expected))
+            if field == "InputTensor":
+                allowed = [dtype]
         found = np.shape(given["RecurrenceTensor"])[-1:] if "RecurrenceTensor" in given else ()
         if self.hidden_size is not None and found and found[0] != self.hidden_size:
             raise InvalidArgumentError(self.operator, "hidden_size", self.hidden_size, f"{found[0]}, the last dimension of R")
         return convert(self.operator, self.cell, {**self._left_out, **given})[0]
-
-
-def _version(node: GraphNode) -> int:
-    """The version of the node's operator in an opset."""
-    versions = _ATTRIBUTES[node.op_type]
-    if not isinstance(node.version, int | np.integer) or node.version < min(versions):
-        raise InvalidArgumentError(str(node), "opset_version", node.version, f"a whole number from {min(versions)}")
-    return max(version for version in versions if version <= node.version)
 
 
 def _attributes(node: GraphNode, version: int) -> dict[str, Any]:
@@ -156,15 +160,3 @@ def _attributes(node: GraphNode, version: int) -> dict[str, Any]:
         if not isinstance(value, kind):
             raise InvalidArgumentError(str(node), f"attribute {name}", type(value).__name__, f"one of type {kind.__name__}")
     return allowed | given
-
-
-def _check_types(operator: str, cell: Cell, version: int, arrays: Mapping[str, Any]) -> None:
-    """sequence_lens must be int32; X of a type that the operator's version has; all others of X's type."""
-    allowed = [row.name for row in element_types.ALL if row.onnx_since <= version]
-    for field, array in arrays.items():
-        dtype = str(getattr(array, "dtype", type(array).__name__))
-        expected = ["int32"] if field == LENGTHS else allowed
-        if dtype not in expected:
-            raise InvalidArgumentError(operator, cell.arguments[field], dtype, " or ".join(expected))
-        if field == "InputTensor":
-            allowed = [dtype]
