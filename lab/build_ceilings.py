@@ -28,5 +28,5 @@ class BuildPy(build_py):
         return [*super().get_outputs(include_bytecode), *map(str, {} if self.editable_mode else self._compiled())]
 
     def _compiled(self) -> dict[Path, tuple[str, dict[str, int]]]:
-        """Return the name and macros of the shader that each file of the wheel is compiled from."""
+        """Return, for each shader file of the wheel, its source's name and the macros to compile it with."""
         return {Path(self.build_lib, SHADERS, f"{variant}.spv"): made for variant, made in VARIANTS.items()}

@@ -1,4 +1,4 @@
-"""Chooses a few of a test's random problems for `make test`. Together they find all planted mistakes that the others find.
+"""Chooses a few of a test's random problems for `make test`. These find every planted mistake that any of the problems finds.
 
     python -m lab.tests.choosing            # judges choices by mistakes that were hidden from them; takes minutes
     python -m lab.tests.choosing --write    # chooses, and writes lab/vkdml_lab/suite/sharpest.json
@@ -111,9 +111,7 @@ def of_activation(seed: int) -> frozenset[Hashable]:
 
 @cache
 def of_options(seed: int) -> frozenset[Hashable]:
-    """Return what the options of a seed cover, as they have no planted mistakes: accepted values, refused values, kinds of
-    kernels, and all pairs of these.
-    """
+    """Return what a seed's options cover: accepted and refused values, kinds of kernels, and all pairs of these."""
     case, forced = random_case(seed), test_reference.random_options(seed)
     try:
         planned = plan(case.problem, DEVICES["Mesa 26"], Options(**forced))
@@ -127,7 +125,7 @@ def of_options(seed: int) -> frozenset[Hashable]:
 
 
 def of_schedule(seed: int) -> frozenset[Hashable]:
-    """Return what the chosen problems must cover besides: each schedule, and each cell in each type."""
+    """Return what a seed's problem covers: its schedule, and its cell with its type."""
     case = random_case(seed)
     return frozenset({test_reference.schedule_of(seed), (case.problem.cell.name, case.element.name)})
 
@@ -147,7 +145,7 @@ class Family:
     slow: frozenset[int] = frozenset()
 
     def choose(self, unknown: frozenset[Hashable] = frozenset()) -> list[int]:
-        """Return the chosen seeds. Each one finds the most that is still missing. unknown: mistakes to ignore."""
+        """Return the chosen seeds. Each one adds the most that is still missing. unknown: mistakes to ignore."""
         seeds = sorted({*seeds_of(self.test)} - self.slow)
         shown = {seed: (self.caught(seed) - unknown) | self.has(seed) for seed in seeds}
         needed = Counter(one for seed in seeds for one in shown[seed])

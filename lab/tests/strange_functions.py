@@ -1,4 +1,4 @@
-"""Functions for `--target python:`. Most of them fail for GRUs, each in its way."""
+"""Functions for `--target python:`. For GRUs, most of them crash, hang, refuse or compute something wrong."""
 
 import os
 import time

@@ -80,7 +80,7 @@ LOST = """from types import SimpleNamespace as A
     ("'it is'", None, "raise RuntimeError('the device is lost')", "RuntimeError: the device is lost"),
     (None, "A()", "time.sleep(60)", "hung: not done in 1 s")])
 def test_after_a_lost_device_others_are_tested(tmp_path, monkeypatch, lost, running, then, said):
-    """They run in a new process, as a lost device's objects are useless and its driver may hang."""
+    """The other tests run in a new process, as a lost device's objects are useless and its driver may hang."""
     monkeypatch.setattr("vkdml_lab.conformance.suite._TEST_SECONDS", 1)
     monkeypatch.setattr("vkdml_lab.conformance.suite._MOST_DIAGNOSED", 0)
     run = run_suite(tmp_path, LOST.format(lost=lost, running=running, then=then), Chosen(long=True))

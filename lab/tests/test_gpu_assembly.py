@@ -202,14 +202,14 @@ BB12:
 
 
 def test_what_runs_after_looks_in_vain():
-    """What runs after a look in vain is what one branch skips, together with the load of a flag."""
+    """One branch skips the load of a flag and all else that runs after a poll that found nothing."""
     poll, _ = of_products(loops(assembly.parse(AMD.replace(LOOK, BRANCHES)))).inner
     assert [one.text for one in poll.instructions if one.in_vain] == IN_VAIN
     assert [one for one in poll.instructions if not one.in_vain] == poll.at_once.instructions
 
 
 def test_what_a_look_finds_is_kept():
-    """A branch to the block that stores the state does not count, nor does one without the load of a flag."""
+    """Blocks that store what a poll found, or that load no flag, are not left out."""
     def kept(old, new):
         poll, _ = of_products(loops(assembly.parse(AMD.replace(LOOK, BRANCHES.replace(old, new))))).inner
         return {one.text for one in poll.at_once.instructions} & {new, *IN_VAIN}
@@ -233,7 +233,7 @@ BB9:
 
 
 def test_what_some_invocations_do():
-    """A block that some subgroups skip has a role, if it is in a loop with multiply-adds; the poll has none."""
+    """Blocks that some subgroups skip have a role, if their loop has multiply-adds. Blocks of the polling loop have none."""
     whole = loops(assembly.parse(PASSED_OVER))
     roles = [one.role for one in whole.instructions if one.role]
     assert roles == [assembly.SUMMING] * 2 + [assembly.FINISHING] * 2

@@ -37,7 +37,7 @@ def test_a_gpu_in_the_processor_copies_nothing():
 
 
 def test_a_process_that_fails(monkeypatch):
-    """This is no measurement, and breaks no bound."""
+    """A process that fails has measured nothing, so no bound counts as exceeded."""
     monkeypatch.setattr(calls, "driver", lambda *_: calls.Driver(["false"], {}))
     with pytest.raises(RuntimeError, match="tgl: the process ended with 1"):
         counted("tgl", ["layer"])

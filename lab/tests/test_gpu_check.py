@@ -71,7 +71,7 @@ def _with_plain_gates(spirv):
 
 @pytest.mark.device
 def test_gates_that_are_not_volatile_break_a_demand(compiler, monkeypatch):
-    """The compiler moves their load behind the poll."""
+    """The compiler moves the load of such gates to after the poll."""
     def broken():
         found = measure.parts(compiler, Case("lstm", (100, 1, 128, 128)), {PERSISTENT: measure.FORCED[PERSISTENT]})
         return {one.demand.what for one in demands.hold(found) if not one.is_kept and "times.py" not in one.demand.what}
@@ -87,7 +87,7 @@ def test_gates_that_are_not_volatile_break_a_demand(compiler, monkeypatch):
 @pytest.mark.device
 @pytest.mark.thorough
 def test_operators_without_a_time_loop(compiler):
-    """Each of their kernels compiles in each type."""
+    """Each kernel of these operators compiles in each type."""
     cases = [case for case in CASES.values() if isinstance(case, PlainCase)]
     found = [part for case in cases for part in measure.parts(compiler, case)]
     names = ["elementwise", "arithmetic", "cast", "copy", "gather", "gemm"]
@@ -99,7 +99,7 @@ def test_operators_without_a_time_loop(compiler):
 
 @pytest.mark.device
 def test_a_driver_that_ends_is_started_again(compiler):
-    """A crash would do the same."""
+    """The test ends the driver's process, as a crash would."""
     broken = compiler.compile_spirv("broken", b"no SPIR-V at all", 33, 0)  # more buffers than the program takes
     assert "the driver ended with" in broken.error
     good = compiler.compile(measure.plan(Case("gru", (1, 1, 64, 64)).problem, compiler.info).initialize[0])
@@ -136,7 +136,7 @@ def test_what_breaks_a_demand(broken, what):
 @pytest.mark.parametrize(("kernel", "waits"), [
     ("gpu/gru_persistent", True), ("gpu/lstm_persistent_coherent", True), ("gpu/gru_stepped", False), ("gpu/gru", False)])
 def test_variants_are_counted(kernel, waits):
-    """The shared h of a kernel is checked under any name that a variant may have."""
+    """How a kernel shares h is counted whatever suffix the name of its variant has."""
     one, constants = part(), {"WORKGROUP": 128, "PHASES": 1, "GATES": 3, "ROWS": 1, "COLUMN_GROUPS": 4, "TILE_VECS": 64}
     counted = measure._counts(replace(one, dispatch=replace(one.dispatch, kernel=kernel, constants=constants),
                                       pipeline=replace(one.pipeline, assembly="Assembly\n\ts_endpgm\n")))
@@ -153,7 +153,7 @@ SPILLS = Expected("spills", "rx7900xtx", 2, 5, "its compiler has no room")
 
 @pytest.mark.parametrize(("values", "is_kept"), [([5, 1], True), ([6], False), ([1, 1, 1], False), ([], False)])
 def test_what_is_expected_to_be_broken(values, is_kept):
-    """The expected breach covers so many parts, none of them worse. A whole check must find at least one."""
+    """An expected breach allows at most two parts of at most 5 spills. A whole check fails without any breach, too."""
     held = list(demands.hold([part(spills=value) for value in values] + [part("rtx3090", spills=0), part(spills=0)]))
     text, all_kept = check.breaches(held, [SPILLS], is_whole=True)
     assert all_kept == is_kept
@@ -168,7 +168,7 @@ def test_what_is_expected_is_demanded():
 
 
 def test_times_that_are_known():
-    """times.txt has the report's format. A step that takes longer than there breaks the demand."""
+    """times.txt has the report's format. A step that is slower than in times.txt breaks the demand."""
     key = next(iter(times.KNOWN))
     slow, as_known = (replace(part(*key[:1], case=CASES[key[1]], plan=key[2]), step=LoopStep(True, ()), estimate=took(share * times.KNOWN[key]))
                       for share in (1.04, 1.02))
@@ -202,7 +202,7 @@ def test_every_demand_has_a_place():
 
 
 class Compiling:
-    """A compiler that makes the same of all kernels."""
+    """A compiler that returns the same assembly for every kernel."""
 
     def __init__(self, name, row):
         self.gpu, self.info, self.made = GPUS[name], DEVICES[row], {}
@@ -213,7 +213,7 @@ class Compiling:
 
 
 def test_what_a_first_call_compiles():
-    """Each pipeline counts once. The plan's are among the tuner's, and the self-test runs the plan's."""
+    """Each pipeline counts once, for its first purpose: the plan, then the grid-sync test, then tuning."""
     compiler = Compiling("rx7900xtx", "RX 7900 XTX")
     found = measure.first_call(compiler, ONE_ROW)
     assert list(found) == ["its plan", "grid-sync test", "tuning", "all"]
@@ -255,7 +255,7 @@ def test_the_exit_code_and_the_whole_report(tmp_path, monkeypatch, spills):
 # Drivers' answers
 
 def test_figures_of_a_driver(tmp_path):
-    """The last executable runs. Figures that the driver does not tell are read from the assembly."""
+    """A driver lists several executables, and runs the last. Figures that it does not report are read from the assembly."""
     for name, text in (("0.0", "of the first"), ("1.9", "NIR\nshared_size: 512\n"), ("1.10", "Assembly\n")):
         (tmp_path / f"{name}.txt").write_text(text)
     answer = {"ms": 2.0, "result": 0, "executables": [

@@ -61,7 +61,7 @@ def summary(found):
 
 @pytest.fixture
 def made_up(tmp_path, monkeypatch):
-    """Make turns for a package of made-up parts, each of two steps; the last step is good."""
+    """Make turns for a package of made-up parts, each of two steps; the last step succeeds."""
     package = tmp_path / "package" / "made_up"
     package.mkdir(parents=True)
     for name, body in STEPS_MADE_UP.items():
@@ -123,7 +123,7 @@ def test_a_report_of_something_else_is_not_mixed_up(tmp_path):
 
 
 def test_no_step_is_begun_that_has_no_room(tmp_path, monkeypatch):
-    """A step takes as long as the last one like it, and a shorter one may fit. An interrupted step runs again."""
+    """A step counts as long as the last one with the same `like`, and a shorter one may fit. An interrupted step runs again."""
     ran = []
 
     class Module:
@@ -253,7 +253,7 @@ def test_one_run_with_another_bit(checked, monkeypatch):
 
 
 def test_what_is_not_written_is_seen(checked, monkeypatch):
-    """Even if an earlier run wrote it."""
+    """An element that a run does not write is found, even if an earlier run wrote it."""
     execute, count = Run.execute, itertools.count()
     monkeypatch.setattr(Run, "execute", lambda run: None if next(count) == 2 else execute(run))
     (row,) = only(checked, monkeypatch, "stepped")
@@ -263,7 +263,7 @@ def test_what_is_not_written_is_seen(checked, monkeypatch):
 
 
 def test_what_always_gives_up_is_not_checked(checked, monkeypatch):
-    """The fallback's bits are the same, so this is no failure, but has not passed either."""
+    """The fallback gives the same bits, so the schedule has not failed, but has not passed either."""
     execute = Run.execute
 
     def give_up(run):
@@ -319,7 +319,7 @@ def test_rates_beside_ceilings(device):
 
 
 def test_all_of_the_conformance_suite_is_run():
-    """It runs file by file."""
+    """The part runs the suite file by file."""
     names = [step.name for step in conformance.steps(Job(None))]
     assert names[0] == conformance.FIRST
     assert set(names[1:]) == {path.stem for path in conformance.FOLDER.glob("test_*.py")}

@@ -48,7 +48,7 @@ def test_clocks(cards, monkeypatch):
 
 @pytest.mark.parametrize(("warms_up", "whens"), [(True, ["before", "warmed up", "after"]), (False, ["before", "after"])])
 def test_clocks_before_and_after_a_part(cards, tmp_path, monkeypatch, warms_up, whens):
-    """They are read at these times, and shown with the part's results."""
+    """Clocks are read at the times in `whens`, and shown with the part's results."""
     sclk = cards / "card0/device/pp_dpm_sclk"
     monkeypatch.setattr(clocks, "work", lambda: sclk.write_text(AMD.format("", "*")) and "")
     with clocks.recorded(tmp_path, warms_up):

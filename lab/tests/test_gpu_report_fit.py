@@ -1,4 +1,4 @@
-"""Figures of GPUs must be fitted to times that the cost model computes from other figures than the table's."""
+"""The fit must find the figures of a GPU from times that the cost model computed with them."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ def made_up(info=INFO, ways=WAYS, true=TRUE):
 
 @pytest.mark.parametrize("name", ["RTX 3090", "RX 7900 XTX", "A770"])
 def test_other_figures_are_found_again(name):
-    """The figures that made the times are found."""
+    """The times come from other figures than the table's. The fit finds these."""
     found = fit(made_up(GPUS[name]), GPUS[name])
     times = {change.figure: change.after / change.before for change in found.changes if change.after}
     assert {figure: times[figure] for figure in TRUE} == pytest.approx(TRUE, rel=0.02)
@@ -50,7 +50,7 @@ def test_what_is_to_be_pasted():
 
 
 def test_nothing_persistent():
-    """Without waits, `seen` cannot be fitted, and the others can."""
+    """Without persistent plans, the figure `seen` cannot be fitted, and the others can."""
     found = fit(made_up(ways=["stepped", "sequence"]), INFO)
     assert {change.figure: change.reason for change in found.changes if change.reason == NOTHING} == {"seen": NOTHING}
     dispatch = next(change for change in found.changes if change.figure == "dispatch")
@@ -58,7 +58,7 @@ def test_nothing_persistent():
 
 
 def test_figures_that_one_run_does_not_tell_apart():
-    """Only their sum is known, and one of them gets it."""
+    """One run shows only the sum of two figures, so one of them gets all of it."""
     changes = fit(made_up(ways=["persistent"])[:1], INFO).changes
     assert sum(change.after is not None for change in changes) == 1
     assert {change.reason for change in changes if change.after is None} == {APART}

@@ -68,7 +68,7 @@ def test_what_was_not_checked_is_told_by_its_reason():
 # Other libraries
 
 def both(*sizes):
-    """Make rows of vkdml, and of a library with so many times its time, by sizes."""
+    """Return rows of vkdml and of another library. sizes: T, B, H, and how many times as long the other library takes."""
     return [row for t, b, h, times in sizes for row in (peer("vkdml", t, b, h, 1e-3), peer("onnxruntime-cpu", t, b, h, times * 1e-3))]
 
 
@@ -112,7 +112,7 @@ def test_what_is_missing_and_how_fast_copies_are():
 
 
 def test_types_settings_and_graphs_are_told_apart():
-    """vkdml's times must be of the same type, and a graph's time stands beside vkdml's executions."""
+    """A library is compared with vkdml in the same type. Its graph is compared with vkdml's calls that are not queued."""
     rows = [peer(*named, 100, 1, 256, seconds, way, type=element) for *named, element, way, seconds in (
         ("vkdml", "float32", "device", 1.0), ("vkdml-float16", "float16", "device", 2.0), ("torch-gpu", "float32", "device", 3.0),
         ("torch-gpu-without-tf32", "float32", "device", 5.0), ("torch-gpu-float16", "float16", "device", 1.0),

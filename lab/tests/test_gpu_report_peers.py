@@ -17,7 +17,7 @@ WAYS = ["host", "module", "session", "device", "queued", "kernels"]
 
 @pytest.fixture
 def comparison(tmp_path, monkeypatch):
-    """Return quick steps of a tiny case. Without a GPU, PyTorch uses the CPU in its place."""
+    """Make a quick comparison of one tiny case. What PyTorch would run on its GPU runs on the CPU."""
     monkeypatch.setattr(part, "QUICK", TINY)
     monkeypatch.setattr(part, "OTHERS", ("crash",))
     made = part.Comparison(Job(tmp_path, True))
@@ -34,7 +34,7 @@ def rows(comparison, *names):
 
 @pytest.mark.device
 def test_every_way_in_turns(comparison):
-    """Each way of each library has a row with times. A missing library is reported, and is no failure."""
+    """Each way to call each library has a row with times. A missing library is reported, and is no failure."""
     pytest.importorskip("torch")
     found = rows(comparison, "together", "onnxruntime-cpu")
     libraries = {row["library"]: row for row in found if row.get("table") == "Libraries"}
@@ -84,7 +84,7 @@ def test_copies_in_five_parts(device, monkeypatch, host_memory):
 
 @pytest.mark.device
 def test_the_steps(tmp_path):
-    """The most important come first, and names differ."""
+    """The most important steps come first, and no two have the same name."""
     steps = part.steps(Job(tmp_path))
     assert [step.first for step in steps] == [True] * 11 + [False] * (len(steps) - 11)
     assert len({step.name for step in steps}) == len(steps)

@@ -59,9 +59,7 @@ def test_on_this_driver(tmp_path):
 @pytest.mark.thorough
 @pytest.mark.parametrize("manifest", [None, SWIFTSHADER], ids=["default", "SwiftShader"])
 def test_on_what_says_that_it_is_a_discrete_gpu(tmp_path, manifest):
-    """Plans are for GPUs, with copies to the host and the model of an unknown GPU. Results are right, and the page interprets
-    them. A processor may take sixty times as long as the model estimates, and has limits for loops.
-    """
+    """Plans are those of an unknown GPU, and results are right. Only times may exceed what the cost model allows."""
     if manifest and not manifest.exists():
         pytest.skip("SwiftShader is not here: make vulkan-extras")
     (tmp_path / "sitecustomize.py").write_text(DISCRETE)

@@ -73,7 +73,7 @@ end
 
 @dataclass(frozen=True)
 class Lines:
-    """A compiler's lines. word, store: correct ones, each with one that other cores' caches would not see."""
+    """A compiler's lines. word, store: a right load and store of h, each beside a wrong one that other cores do not share."""
 
     shown: tuple[str, str]
     word: tuple[str, str]
@@ -107,7 +107,7 @@ def code(text):
 
 
 def counted(gpu, phases=1, **changed):
-    """Return the counts for the assembly with some lines changed."""
+    """Return what sharing.py counts in the assembly after some lines are changed."""
     lines = WRITTEN[gpu]
     right = {"word": lines.word[0], "store": lines.store[0], "products": 4 * lines.shown[1], "before": ""}
     return shared(code(lines.shown[0].format(**right | changed)), MEMORY[gpu], phases)
@@ -134,7 +134,7 @@ def test_what_is_loaded_before_the_loop(gpu):
 
 @pytest.mark.parametrize("gpu", WRITTEN)
 def test_loads_before_a_step_waits(gpu):
-    """A compiler may put the gates' load at the start of the step, or wrongly behind the poll."""
+    """A compiler may put the gates' load at the start of the step, or wrongly after the poll."""
     lines = WRITTEN[gpu]
     load = lines.word[0]
 

@@ -35,8 +35,7 @@ def test_kernels_are_right_on_a_hostile_device(mode, seed):
 
 @pytest.mark.parametrize(("element", "rounding"), [(element_types.FLOAT32, 2.0**-24), (element_types.FLOAT64, 2.0**-48)])
 def test_activations_whatever_a_driver_makes_of_nan(element, rounding):
-    """NaN stays NaN even if a compiler assumes that there is none. With exact exp and log, results are within four roundings.
-    """
+    """NaN stays NaN even if a compiler assumes none. With exact exp and log, results are within four roundings."""
     x = np.concatenate([np.linspace(-6, 6, 601), np.geomspace(1e-6, 1, 60), -np.geomspace(1e-6, 1, 60)]).astype(element.name)
     described = tensor(x.size, data_type=element.data_type)
     for row in (row for row in activations.BY_DESC.values() if row.has_pairs or not element.pairs):
@@ -112,7 +111,7 @@ def test_every_kernel_is_drawn(mode):
 
 
 def test_a_dispatch_keeps_the_state_without_a_race():
-    """A gradient's state has more words than units: each must be kept by the invocation that fetched it."""
+    """A gradient's state has more words than units. The invocation that fetches a word must also keep it."""
     task = tasks.training(277)
     assert len({dispatch.push.get("first_step") for dispatch in task.plan.execute if "State" in dispatch.buffers}) > 1
     assert not modes.watched(277, task, {}).wrong

@@ -25,7 +25,6 @@ ACTIVATIONS = {row.operator_type.name.removeprefix("ACTIVATION_"): row for row i
 
 
 def seeds_of(test):
-    """Return the seeds of a test of the suite."""
     (seeds,) = (mark.args[1] for mark in test.pytestmark if mark.name == "parametrize")
     return seeds
 

@@ -38,7 +38,7 @@ def test_the_first_so_many():
 
 
 def test_quick_has_each_operator_from_the_first_turn_on():
-    """A slow device, too, then tests each operator before its time is over."""
+    """Even a slow device then tests each operator before its time is over."""
     items = [Test(name=f"test_{function}[{case}-{cell}]", function=function, path=SimpleNamespace(stem=stem))
              for stem, function in (("test_plain", "a"), ("test_reference", "b"), ("test_reference", "c"), ("test_casts", "d"))
              for cell in ("GRU", "LSTM", "RNN") for case in range(3)]

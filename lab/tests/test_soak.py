@@ -85,7 +85,7 @@ def test_a_leak_is_seen(leak, tmp_path):
 @pytest.mark.device
 @pytest.mark.thorough
 def test_a_short_soak(tmp_path, capsys):
-    """A life without and one with faults, including the report."""
+    """One process without driver failures and one with them run, and the report is written."""
     code = soak.main(["--minutes", "0.01", "--seed", "3", "--output", str(tmp_path)])
     text = (tmp_path / report.MARKDOWN).read_text()
     assert code == 0, text
@@ -118,7 +118,7 @@ def test_a_process_that_ends_is_told_with_its_call(code, ended, tmp_path, monkey
 
 
 def test_calls_that_fail_are_reported(tmp_path, monkeypatch):
-    """They are shrunk, and written in the form of regressions.json."""
+    """Failing calls are shrunk, and reported in the form of regressions.json."""
     def run(call):
         assert call.batch < 3, "three rows"
         return True

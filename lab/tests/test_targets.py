@@ -88,7 +88,7 @@ def test_what_is_open_is_not_judged(mistake):
 @pytest.mark.family("what may be ignored", first=2)
 @pytest.mark.parametrize("cause", judging.AS_IF)
 def test_what_is_ignored_is_said(cause):
-    """The smallest cases name the cause, too, whatever else the node has."""
+    """If a library makes this mistake, the verdict on some small node names it as the cause."""
     causes = []
     for node, against in small():
         other = dict(judging.readings(node)).get(cause)
@@ -99,7 +99,7 @@ def test_what_is_ignored_is_said(cause):
 
 
 def test_a_smallest_case():
-    """If a library ignores clip, one step, row and unit with clip and nothing else remain."""
+    """If a library ignores clip, the smallest case has one step, row and unit, clip, and nothing else."""
     node = corpora.usual("LSTM", (7, 4, 5, 9), "sequence_lens initial_h P", direction="bidirectional", clip=0.3, layout=1)
     change = judging.AS_IF["clip is ignored"]
 
@@ -164,7 +164,7 @@ def check_program(text, node):
 
 
 def test_a_report(tmp_path, capsys):
-    """Mistakes are grouped by cause, and the exit code tells that there are some."""
+    """The report groups mistakes by cause, and the exit code is 1 if there are any."""
     command = ["conformance", "--target", "python:lab.tests.strange_functions.without_lengths", "--only", "lengths", "--output",
                str(tmp_path)]
     assert cli.main(command) == 1
@@ -204,7 +204,7 @@ def test_the_function_of_the_examples(tmp_path, monkeypatch):
 
 
 def test_cases_as_files(tmp_path):
-    """examples/read_cases.py and onnx's own tests read them."""
+    """examples/read_cases.py and onnx's own tests read the files."""
     folder = tmp_path / "cases"
     assert cli.main(["conformance", "--export", str(folder), "--only", "lengths-layout-0", "bfloat16-0"]) == 0
     listed = json.loads((folder / "cases.json").read_text())
@@ -228,7 +228,7 @@ def test_cases_as_files(tmp_path):
 
 
 def test_only_what_was_checked_stands_on_the_page(tmp_path, monkeypatch):
-    """A finding needs both the hand-written verdict and a second library. With the verdict alone it is dropped."""
+    """A finding needs the hand-written citation and a second library. With the citation alone it is dropped."""
     target_ = "python:lab.tests.strange_functions.without_lengths"
     cli.main(["conformance", "--target", target_, "--only", "GRU-lengths-linear-0", "--output", str(tmp_path)])
     report = json.loads((tmp_path / "conformance.json").read_text())
@@ -240,7 +240,7 @@ def test_only_what_was_checked_stands_on_the_page(tmp_path, monkeypatch):
 
 
 def programs():
-    """Return the page's programs: library, version, beginning, the text about the case, and the program of the case."""
+    """Return the page's programs: library, version, the common beginning, the text about the case, and the case's program."""
     text, *sections = (ROOT / "docs" / "who-is-right.md").read_text().split("\n### ")
     common = text.split("```python\n")[1].split("```")[0]
     for section in sections:
@@ -256,7 +256,7 @@ def programs():
 @pytest.mark.family("cases of the page", first=2)
 @pytest.mark.parametrize(("library", "version", "begin", "said", "case"), [*programs()])
 def test_a_case_of_the_page_prints_what_the_page_says(library, version, begin, said, case, tmp_path):
-    """It runs without vkdml, if this version of the library is installed."""
+    """The case's program runs without vkdml, if this version of the library is installed."""
     process = Process(target(library))
     try:
         process.open()

@@ -1,4 +1,4 @@
-"""Facts for reports that a driver tells about its device beyond DeviceInfo. Nothing is decided by them."""
+"""Reads facts about a device that DeviceInfo lacks, for reports. vkdml decides nothing by them."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def write(folder: Path, files: Mapping[str, object]) -> None:
 
 
 def append(path: Path, *lines: Row) -> None:
-    """Append rows as lines of JSON, each behind a newline, as the last line may have been cut short by a killed writer."""
+    """Append rows as lines of JSON. Each begins on a new line, even if a killed writer cut the last line short."""
     with path.open("a") as file:
         file.writelines(f"\n{json.dumps(line)}\n" for line in lines)
 

@@ -94,7 +94,7 @@ run(net, {"X": np.ones(4, 'f')}, ("Y",))"""}
 @pytest.mark.device
 @pytest.mark.parametrize("library", DISPATCHING)
 def test_dispatches_are_counted(library, tmp_path):
-    """Layers of ncnn that run on Vulkan count, too."""
+    """The count includes dispatches of ncnn's layers that run on Vulkan."""
     pytest.importorskip(library)
     program = (f"import numpy as np, pathlib, vkdml\nfrom vkdml_lab.faults.layer import Layer\nof = Layer(pathlib.Path({str(tmp_path)!r}))\n"
                f"before = of.dispatches\n{DISPATCHING[library]}\nprint(before, of.dispatches)")

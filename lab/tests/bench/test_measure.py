@@ -1,4 +1,4 @@
-"""Workers: samples of slow and wrong ones. They run only while they are asked."""
+"""Measuring: wrong results and slow workers. Workers run only while they are asked."""
 
 import time
 from pathlib import Path

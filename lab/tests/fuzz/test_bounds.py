@@ -38,7 +38,7 @@ def relative(allowed, field="OutputSequenceTensor"):
 
 @pytest.mark.parametrize("seed", range(24))
 def test_the_first_copy_is_the_reference(seed):
-    """Computing all rows at once gives the reference's results."""
+    """The bounds compute all rows at once. Their copy without noise has the reference's results."""
     case = random_case(seed)
     copies, _ = bounds._copies(case.problem, case.arrays)
     for field, expected in reference.run(case.problem, case.arrays).items():
@@ -108,7 +108,7 @@ MISTAKES = [("R in float16", "direction_weights", {"[w, r,": "[w, r.astype(np.fl
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 @pytest.mark.parametrize(("function", "changes"), [row[1:] for row in MISTAKES], ids=[row[0] for row in MISTAKES])
 def test_mistakes_that_fixed_tolerances_hardly_see(cell, function, changes):
-    """A wrong number in half precision is seen in nearly all float32 problems with usual activations."""
+    """Rounding inputs or weights to float16 is seen in nearly all float32 problems with usual activations."""
     wrong, caught = mutated(reference, function, changes), 0
     for seed in range(10):
         desc = make_desc(cell, 4, 3, 8, 9, ActivationDescs=[SIGMOID, TANH, TANH][-cell.activations:])

@@ -43,7 +43,7 @@ def test_random_calls(device):
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_more_random_calls(device, seed):
-    """One of three operators may be too sensitive to judge."""
+    """A third of the calls may be too sensitive to judge, as one of the three operators may be."""
     assert_none_fails(palette(seed, 3), 250, seed, 1 / 3, **({} if seed == 1 else FEW))
 
 

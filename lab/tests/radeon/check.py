@@ -1,6 +1,4 @@
-"""`make radeon`, which first fetches drivers into .gpu-drivers: tests the GPU kernels on each emulated Radeon, and the engine and
-faces on one of them, in some minutes on two cores.
-"""
+"""Tests the GPU kernels on each emulated Radeon, and the engine and faces on one (`make radeon`, some minutes on two cores)."""
 
 from __future__ import annotations
 

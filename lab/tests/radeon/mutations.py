@@ -67,7 +67,7 @@ def _from_elsewhere(instruction: Instruction) -> None:
 
 
 def kinds_of(i: Instruction) -> Iterator[tuple[str, Callable[[Instruction], None]]]:
-    """Yield the mistakes that an instruction can get."""
+    """Yield the mistakes that can be planted in an instruction: a name, and a function that plants it."""
     name = NAMES[i.op]
     if name in ("s_barrier", "buffer_gl0_inv"):
         yield name, _does_nothing
@@ -87,7 +87,7 @@ def kinds_of(i: Instruction) -> Iterator[tuple[str, Callable[[Instruction], None
 
 @dataclass
 class Runner:
-    """A case that runs repeatedly in one way."""
+    """A case that runs repeatedly with the same plan and inputs."""
 
     device: Device
     case: Case
@@ -102,7 +102,7 @@ class Runner:
         return results, process.found()
 
     def seen(self, right: dict[str, bytes]) -> str:
-        """Return how a mistake shows."""
+        """Return how a planted mistake shows. right: the results without it."""
         for seed, late in SEEDS:
             process.change(seed=seed, late=late)
             results, found = self.run()

@@ -23,7 +23,7 @@ from vkdml_lab.suite.support import make_desc
 
 
 def main() -> None:
-    """Print what each plan did. Raises AssertionError for wrong results, or if giving up is not as expected."""
+    """Print what each plan did. Raises AssertionError for wrong results, or if the wrong plans gave up."""
     gpu = Device().gpu
     for cell in (GRU, LSTM):  # one tile of rows, so that all workgroups wait for each other
         problem = from_desc(make_desc(cell, 6, 4, 16, 128, 1, FLOAT32.data_type))

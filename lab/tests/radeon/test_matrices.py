@@ -11,7 +11,7 @@ EACH = pytest.mark.parametrize(("rdna", "width"), [(3, 32), (3, 64), (4, 32), (4
 
 
 def rows_of(rdna, width):
-    """Return the row of the matrix C that each register (first axis) and lane (second) has."""
+    """Return, by register (first axis) and lane (second axis), the row of the matrix C that is stored there."""
     count, lanes = 256 // width, np.arange(width)
     if rdna == 3:
         return np.arange(count)[:, None] * (width // 16) + lanes // 16
@@ -30,7 +30,7 @@ def put_in(wave, start, matrix, is_bf16, rdna):
 
 
 def multiplied(rdna, width, kind, mistake=None, c_is=None, seed=0):
-    """Return A B + C by a wave, and by numpy. mistake: changes the registers before. c_is: a constant in place of C."""
+    """Return A B + C by a wave, and by numpy. mistake: changes the registers first. c_is: a constant in place of C."""
     rng, lanes, wave, rows = np.random.default_rng(seed), np.arange(width), Wave(width), rows_of(rdna, width)
     a, b, c = (rng.integers(-8, 9, (16, 16)) / 4 for _ in range(3))
     registers = [put_in(wave, start, of, kind == "bf16", rdna) for start, of in ((A, a), (B, b.T))]
@@ -73,7 +73,7 @@ def test_registers_and_lanes_in_the_wrong_places_give_something_else(rdna, width
 
 @EACH
 def test_the_order_of_sums_is_not_known(rdna, width):
-    """The sum of 2**24 and fifteen ones tells the order: float32 loses each one that is added to 2**24 alone."""
+    """The sum of 2**24 and fifteen ones shows the order, as float32 loses a one that is added to 2**24 alone."""
     numbers, found = np.where(np.arange(16) == 5, 4096.0, 1.0)[None].repeat(16, 0), []
     for settings in [{"inexact": 0}, *({"inexact": 1, "seed": seed} for seed in range(16))]:
         wave = Wave(width)

@@ -68,7 +68,7 @@ class Row:
 
 
 def problem(cell: Cell, element: str, size: Size, seed: int) -> dict[str, np.ndarray]:
-    """Draw inputs of unit size and weights that keep sums so, by vkdml's argument names."""
+    """Draw inputs of unit size and weights that keep sums at that size, by vkdml's argument names."""
     rng, gates, hidden = np.random.default_rng(seed), len(cell.gates), size.hidden
     shapes = {"x": (size.steps, ROWS, hidden), **dict.fromkeys("wr", (1, gates * hidden, hidden)), "b": (1, 2 * gates * hidden)}
     scales = {"x": 1.0, "w": hidden**-0.5, "r": hidden**-0.5, "b": 0.3}
@@ -193,7 +193,7 @@ def _pair(largest: float | None, usual: float | None) -> str:
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """Draw the largest error over T, with a panel for each type, at the H that was measured with most T."""
+    """Draw the largest error over T, with a panel for each type, at the H for which the most T were measured."""
     hidden = max((row.hidden for row in rows), key=[row.hidden for row in rows if row.operator == "GRU"].count)
     figure, axes = plt.subplots(1, len(ELEMENT_TYPES), figsize=(14, 4), layout="constrained")
     for place, element in zip(axes, ELEMENT_TYPES):

@@ -3,7 +3,7 @@
     python -m bench.against REVISION [--only PATTERN ...] [--pairs N] [--device DEVICE] [--json FILE]
 
 The other commit is checked out into a temporary git worktree, and built there; the shaders of both trees are compiled. Workers
-of both run the same cases in turns, so that what else the machine does slows both down:
+of both run the same cases in turns, so that other work on the machine slows both:
 
 - steady: a call, once all is compiled. Both workers are alive; each pair is a sample of one and then a sample of the other.
   "host" is from numpy to numpy, "device" is the execution only.

@@ -31,13 +31,13 @@ Row = dict[str, Any]
 
 
 def worth_trying(target: Target) -> list[Tiling]:
-    """Return the candidates to measure, the model's choice first."""
+    """Return the tilings whose estimated time is near the best estimate. The cost model's choice is the first."""
     tilings = internals.tilings(target)
     return [tiling for tiling in tilings if tiling.seconds(target) <= WORTH_TRYING * tilings[0].seconds(target)]
 
 
 def measure(gpu: Gpu, target: Target, tilings: Sequence[Tiling], samples: int) -> list[Row]:
-    """A row for each candidate."""
+    """Return a row of times for each tiling."""
     trial = Trial(gpu, target.problem, arrays(target.problem))
     found = seconds(trial, [plan_of(target, tiling) for tiling in tilings], samples)
     best = min((taken for taken in found if isinstance(taken, float)), default=None)
@@ -46,7 +46,7 @@ def measure(gpu: Gpu, target: Target, tilings: Sequence[Tiling], samples: int) -
 
 
 def described(tiling: Tiling) -> Row:
-    """Describe how the time loop runs."""
+    """Return the schedule of a tiling's time loop, and its other settings."""
     return {"way": tiling.loop.schedule, **{name.replace("_", " "): getattr(tiling.loop, name, None) for name in LOOP}}
 
 
@@ -57,7 +57,7 @@ def measured(taken: float | str, best: float | None) -> Row:
 
 
 def of_case(case: Case, device: vkdml.Device, samples: int) -> list[Row]:
-    """Return the rows of a case's worthwhile candidates."""
+    """Return a row for each tiling that `worth_trying` returns for a case."""
     target = Target(from_desc(make_desc(case, "float32")), device.info)
     return measure(open_device(device.info), target, worth_trying(target), samples)
 

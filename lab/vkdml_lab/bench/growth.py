@@ -13,7 +13,7 @@ SLOW_SECONDS = 3.0  # a worker skips points that would take longer
 
 
 def measure_growth(processes: Sequence[Process], progress: Progress = lambda _: None) -> dict[str, list[Result]]:
-    """The results by dimension, from the smallest size to the largest."""
+    """Return the results by dimension, from the smallest size to the largest."""
     growing = [process for process in processes if process.peer.grows]
     series: dict[str, list[Result]] = {}
     for dimension, cases in GROWTH.items():
@@ -25,6 +25,6 @@ def measure_growth(processes: Sequence[Process], progress: Progress = lambda _: 
 
 
 def predict(case: Case, worker: str, results: Sequence[Result]) -> float:
-    """The expected seconds of a worker for a case: its last result, scaled by the arithmetic. Infinite if it failed there."""
+    """Return a worker's expected seconds for a case: its last result, scaled by the arithmetic. Infinite if that failed."""
     last = [result for result in results if result.worker == worker][-1:]
     return max((result.median * case.flops / result.flops if result.seconds else float("inf") for result in last), default=0.0)

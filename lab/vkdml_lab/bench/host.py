@@ -2,7 +2,7 @@
 
     python -m bench.host [--gpu GPU] [--pairs N] [--drivers DIR] [TREE ...]
 
-Plans and the host's work are the GPU's, but the device takes no time. Processes of all trees, which must be built, run in
+The host plans and works as for that GPU, but the device takes no time. Processes of all trees, which must be built, run in
 turns; a time is the least of 200 batches of 10 calls in each process. By default there is this tree only.
 """
 

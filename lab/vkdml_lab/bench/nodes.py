@@ -1,4 +1,4 @@
-"""Node: a recurrent layer as a node of ONNX, which the benchmark and `vkdml conformance --target` ask of each library."""
+"""Node: a recurrent layer as a node of ONNX, which libraries compute for the benchmark and `vkdml conformance --target`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ABSENT: dict[str, Any] = {"direction": "forward", "activations": None, "activati
 
 @dataclass(frozen=True)
 class Node:
-    """A node and its inputs, by ONNX's names. attributes: those given, except hidden_size."""
+    """A node and its inputs, by ONNX's names. attributes: those that are set, except hidden_size."""
 
     op: str
     attributes: Mapping[str, Any]

@@ -28,8 +28,8 @@ class Peer:
     adapter: a module with a class Library; a name without a dot is in vkdml_lab.bench.adapters. settings: that class's
     arguments. environment: variables of the worker's process. install: how to install the library. tolerance: the largest
     allowed difference from the reference. baseline: the vkdml worker to compare with. changes: to each case's attributes.
-    cells: those that it can run. platform: where it runs, if pictures show it; all that do compute the same in float32. grows:
-    whether times over T, B and H are measured. parts: peers in its process, if several.
+    cells: those that it can run. platform: where it runs, if pictures show it; the shown workers all compute the same in
+    float32. grows: whether times over T, B and H are measured. parts: peers in its process, if several.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Peer:
 
     @staticmethod
     def together(parts: Sequence[Peer]) -> Peer:
-        """Return one peer with several libraries in a process, which share a GPU."""
+        """Return one peer that runs several libraries in one process, which share a GPU."""
         libraries = {part.name: (part.adapter, part.settings) for part in parts}
         return Peer("together", "together", {"libraries": libraries}, parts=tuple(parts))
 

@@ -1,4 +1,4 @@
-"""A peer's worker, in a process that is stopped except while it has a command to answer."""
+"""A library's process, which is stopped (SIGSTOP) except while it answers a command."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def machine() -> dict[str, str]:
 
 
 def environment(changes: Mapping[str, str]) -> dict[str, str]:
-    """Return this process's environment with changes. Vulkan layers are looked for in this folder, which has none, so that kp
-    enables no installed validation layer.
+    """Return this process's environment with changes. The Vulkan loader looks for layers in this folder, which has none, so
+    that kp enables no installed validation layer.
     """
     return {**os.environ, "VK_LAYER_PATH": str(Path(__file__).parent), **changes}
 
 
 class Process(Worker):
-    """A peer's worker. description: the version and device of its library, once it is open."""
+    """The process of one library. description: the library's version and device, once it is open."""
 
     def __init__(self, peer: Peer, patience: float = PATIENCE) -> None:
         super().__init__("vkdml_lab.bench.worker", [], environment(peer.environment), ROOT, patience, rests=True)

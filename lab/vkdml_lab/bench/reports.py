@@ -2,8 +2,8 @@
 
     python -m bench.reports FOLDER...
 
-FOLDER is a report's folder or archive. Times are vkdml's on the device; below, the time of other libraries over vkdml's, both
-from host to host. Figures are fitted to all reports of a GPU.
+FOLDER is a report's folder or archive. The table has vkdml's times on the device, and below them other libraries' times from
+host to host, divided by vkdml's. Figures are fitted to all reports of a GPU.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def section(found: Fit) -> str:
 
 
 def transposed(rows: Sequence[Row]) -> list[Row]:
-    """Turn rows, one a report, into rows with one key each and a column for each report: keys are many."""
+    """Transpose rows: each key becomes a row, and each report a column, as there are many keys."""
     keys = dict.fromkeys(key for row in rows for key in row)
     return [{"": key, **{str(number): row.get(key) for number, row in enumerate(rows, 1)}} for key in keys]
 

@@ -18,7 +18,7 @@ Key = TypeVar("Key")
 
 
 class UnsupportedError(Exception):
-    """A library has no terms for something in a node, which the text names."""
+    """The library cannot express something in a node. The text says what."""
 
 
 class Runner:
@@ -27,7 +27,7 @@ class Runner:
     call: takes the initial states, if the case has any. Returns y and the last states, as the library's own objects.
     zeros: makes the states before the first call, as the library's own objects.
     to_numpy: converts the outputs to numpy arrays in ONNX's shapes; not timed.
-    calls: of the layer, that one call makes. before: called before each sample, and not timed.
+    calls: number of the layer's executions in one call. before: called before each sample, and not timed.
     """
 
     def __init__(self, case: Case, call: Callable[..., Sequence[Any]], zeros: Callable[[], Sequence[Any]],

@@ -14,7 +14,7 @@ from vkdml_lab.suite.support import DTYPES
 
 
 def arrays(problem: Problem) -> dict[str, np.ndarray]:
-    """Make fixed inputs of about unit size, weights that keep sums so, and lengths from 1 to T."""
+    """Make fixed inputs of about unit size, weights that keep sums at that size, and lengths from 1 to T."""
     rng = np.random.default_rng(0)
     summed = {"WeightTensor": problem.input_size, "RecurrenceTensor": problem.hidden, "BiasTensor": 4}
     found = {}

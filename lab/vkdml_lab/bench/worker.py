@@ -38,7 +38,7 @@ class LibraryWorker:
         return list(self._runners)
 
     def compute(self, node: Node) -> dict[str, np.ndarray] | str:
-        """Return a node's outputs, or what the library has no terms for."""
+        """Return a node's outputs, or what the library cannot express."""
         try:
             outputs: dict[str, np.ndarray] = self._library.compute(node)
         except UnsupportedError as error:

@@ -67,7 +67,7 @@ def repeat(test: Test, about: Mapping[str, Any]) -> str:
 
 
 def last_words(output: str) -> list[str]:
-    """Return the last lines of a crashed process: those that are no stack frames, then the innermost frames of vkdml."""
+    """Return the last lines of a crashed process: those that are no stack frames, then vkdml's innermost frames."""
     said = output.splitlines()[1:]
     frames = [f"{found[1]}:{found[2]} in {found[3]}" for line in said if (found := _FRAME.match(line))]
     return [*[line.strip(" .") for line in said if line.strip() and not _NO_NEWS.match(line)][-_FRAMES:],

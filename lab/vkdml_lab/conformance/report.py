@@ -45,7 +45,7 @@ def largest(errors: Iterable[float | None]) -> float | None:
 
 
 def summarize(run: Run, keys: Keys) -> dict[tuple[str, ...], list[Any]]:
-    """Return by key: the number of records, in passed and in failed tests, and the largest errors."""
+    """Return, for each key: the number of records, in passed and in failed tests, and the largest errors."""
     groups: dict[tuple[str, ...], list[tuple[bool, Record]]] = {}
     for test in run.tests:
         for record in test.get("records", []):
@@ -79,7 +79,7 @@ def _section(run: Run) -> str:
 
 
 def not_reached(run: Run) -> list[str]:
-    """Return the test functions of which every test was skipped because --quick's time was over."""
+    """Return the test functions that did not run at all because --quick's time was over."""
     functions: dict[str, list[bool]] = {}
     for test in run.tests:
         functions.setdefault(test["test"].partition("[")[0], []).append(failures.is_late(test))
@@ -87,7 +87,7 @@ def not_reached(run: Run) -> list[str]:
 
 
 def _failures(run: Run) -> list[str]:
-    """Return the failed tests: the number of each kind, then each one's results."""
+    """Return a list of failed tests for the report: first how many of each kind failed, then the facts about each test."""
     failed = [failures.described(test, failures.repeat(test, run.about)) for test in run.failed[:_DESCRIBED]]
     rest = [f"`{test['test']}`: {failures.first_line(test)}" for test in run.failed[_DESCRIBED:]]
     return [f"### {len(run.failed)} failed", failures.by_kind(run.tests), *failed,

@@ -43,13 +43,13 @@ print(json.dumps({"devices": [asdict(info) for info in devices.enumerate_devices
 
 @dataclass(frozen=True)
 class ThisMachine:
-    """Vulkan devices in the form of `vkdml devices --json`, and versions of the software below the tests."""
+    """Vulkan devices in the form of `vkdml devices --json`, and the versions of the software that the tests use."""
 
     devices: list[dict[str, Any]]
     software: dict[str, Any]
 
     def device(self, info: DeviceInfo) -> dict[str, Any]:
-        """Return this process's device. Its index here may differ, as drivers that the suite adds come first."""
+        """Return the entry of this process's device, whose index may differ, as drivers that the suite adds come first."""
         return next(device for device in self.devices if {**device, "index": info.index} == asdict(info))
 
 
@@ -126,7 +126,7 @@ def machine() -> ThisMachine:
 
 
 def select(devices: list[dict[str, Any]], wanted: Sequence[str] | None) -> list[dict[str, Any]]:
-    """Return the devices that match one of the words, or all without words."""
+    """Return the devices that match one of the words, or all devices if no words are given."""
     chosen = [device for device in devices if not wanted or any(DeviceInfo(**device).answers_to(word) for word in wanted)]
     if not chosen:
         listed = ", ".join(f"[{device['index']}] {device['name']}" for device in devices)

@@ -71,7 +71,7 @@ class Memory:
         _libc.munmap(self.address, self.size)
 
     def free(self) -> None:
-        """Let the current stream overwrite this memory with NaN and unmap it, after the work that it has."""
+        """Let the current stream, once it has done its pending work, overwrite this memory with NaN and unmap it."""
         def work() -> None:
             self.bytes[:] = b"\xff" * self.size
             self.close()
@@ -191,7 +191,7 @@ def _as_strided(self: Tensor, size: Sequence[int], stride: Sequence[int], offset
 
 
 def _set(self: Tensor, storage: Any, offset: int, size: Sequence[int], stride: Sequence[int]) -> Tensor:
-    """Make a tensor a view of a storage, by the function that PyTorch has for the CPU."""
+    """Make a tensor a view of a storage, with the function that PyTorch uses for CPU tensors."""
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
     return torch.ops.aten.set_.source_Storage_storage_offset.redispatch(keys, self, storage, offset, size, stride)
 
@@ -241,7 +241,6 @@ def _item(self: Tensor) -> Any:
 
 
 def _on_host(operator: Any, *arguments: Any, **named: Any) -> Any:
-    """Run an operator on the host."""
     current().synchronize()
     device, ours = torch.device(NAME, 0), {}
 

@@ -47,9 +47,8 @@ class FaultWorker:
         return self._layer.counts()
 
     def attempt(self, name: str, fault: Fault) -> str:
-        """Run a scenario twice, as in a new process, while a call fails.
-
-        Returns the DriverError's text, RIGHT if the failure changed nothing, or NOT_REACHED. Raises WrongError.
+        """Run a scenario twice, as in a new process, while a call fails. Returns the DriverError's text, RIGHT if the failure
+        changed nothing, or NOT_REACHED. Raises WrongError.
         """
         if name not in self._expected:
             self.counts(name)

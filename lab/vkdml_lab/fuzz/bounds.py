@@ -81,7 +81,7 @@ def _distance(problem: Problem, expected: np.ndarray, copies: np.ndarray, is_cer
 
 
 def rounded(element: ElementType, values: np.ndarray) -> np.ndarray:
-    """Return the largest error of rounding computed numbers to a type."""
+    """Return how far rounding to a type may move computed numbers."""
     info = ml_dtypes.finfo(element.name)
     unit = max(2 * _ROUNDING[element.pairs], float(info.eps) / 2 * 1.01)
     return np.abs(values) * unit + max(_SMALLEST[element.pairs], float(info.smallest_subnormal))

@@ -165,7 +165,8 @@ WRONG: dict[str, list[Wrong]] = {
 
 
 def broken(arguments: Mapping[str, Argument], breaks: tuple[tuple[int, int], ...]) -> tuple[dict[str, Any], set[str]]:
-    """Return all values, some replaced by wrong ones, and the names of these. breaks: any numbers (argument, wrong value)."""
+    """Return all values, some made wrong, and the names of these. breaks: pairs of numbers: which argument, which wrong value.
+    """
     values, wrong_ones = {name: argument.value for name, argument in arguments.items()}, set()
     names = [name for name, argument in arguments.items() if argument.kind]
     for which, how in breaks:

@@ -34,7 +34,7 @@ SPECIAL = (None, None, None, None, None, np.nan, np.inf, -np.inf)
 @dataclass(frozen=True)
 class Operator:
     """The part of a call that decides what is compiled. activations: the name of each DML_OPERATOR_TYPE, and its parameters.
-    flag: the GRU's or LSTM's. given: the optional inputs that are present.
+    flag: LinearBeforeReset or CoupleInputForget. given: the optional inputs that are present.
     """
 
     cell: str

@@ -56,7 +56,7 @@ def _blamed(field: str) -> set[str]:
 
 
 def _whole(call: Call, results: Any) -> list[Part]:
-    """Return the parts of a call that gave `results`, which are all outputs of the cell in ONNX's shapes."""
+    """Return the one part of a whole call. results: all outputs of the cell, in ONNX's shapes."""
     return [Part(call.problem, call.arrays, call.from_onnx(dict(zip(call.operator.row.outputs, results))))]
 
 
@@ -168,7 +168,7 @@ def _model_arguments(call: Call) -> dict[str, Argument]:
 
 
 def _run_model(call: Call, values: dict[str, Any]) -> list[Part]:
-    """Run a model of the node, its weights as initializers, and Identity nodes behind it that onnxruntime runs itself."""
+    """Run a model of the node, its weights as initializers, followed by Identity nodes that onnxruntime runs itself."""
     arrays = call.onnx_arrays
     types = {field: TensorProto.INT32 if field == "SequenceLengthsTensor" else helper.np_dtype_to_tensor_dtype(dtype_of(call))
              for field in (*arrays, *call.operator.row.outputs)}
@@ -216,7 +216,7 @@ def _graph_arguments(call: Call) -> dict[str, Argument]:
 
 
 def _run_graph(call: Call, values: dict[str, Any]) -> list[Part]:
-    """Run a graph of the operator and an identity activation of its last state."""
+    """Run a graph of the operator, followed by an identity activation of its last state."""
     values = dict(values)
     graph, data = values.pop("graph"), {field: values.pop(f"data of {field}") for field in call.arrays}
     bindings = [dml.Binding(values[_EXPRESSIONS[field]], array) for field, array in data.items()]

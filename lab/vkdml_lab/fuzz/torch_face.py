@@ -1,4 +1,4 @@
-"""Fuzzes vkdml's twins of PyTorch's modules. Calls use only what PyTorch has of an operator, such as its usual activations.
+"""Fuzzes vkdml's twins of PyTorch's modules (the same classes, run by vkdml). Calls use only what PyTorch's modules can do.
 
 `python -m vkdml_lab.fuzz.torch_face --draws 1000 --seed 0` draws right and wrong calls of all six modules and of
 torch.ops.vkdml, and compares results, their types and errors with PyTorch's.
@@ -35,7 +35,7 @@ _STATES = ("HiddenInitTensor", "CellMemInitTensor")
 
 
 class _Call(Call):
-    """A call reduced to what PyTorch has. Lengths are at least 1 in a PackedSequence, but may be 0 with vkdml's `lengths`."""
+    """A call that PyTorch's modules can make. A PackedSequence has lengths of at least 1; vkdml's `lengths` may be 0."""
 
     @staticmethod
     def of(call: Call) -> _Call:
@@ -151,7 +151,7 @@ def _copied(copied: Callable[[torch.nn.Module], torch.nn.Module], made: _Call, t
 
 
 def _compiled(made: _Call, twin: torch.nn.Module, given: Any, hx: Any) -> Results:
-    """Compile for dynamic shapes, and run two. Similar twins share PyTorch's limit of compilations, so it is raised."""
+    """Run a twin compiled for dynamic shapes, with two shapes. Raises PyTorch's limit of compilations, which twins share."""
     other = replace(made, steps=made.steps % 7 + 2, batch=made.batch % 5 + 2)
     compiled = torch.compile(twin, backend="eager", dynamic=True)
     with torch._dynamo.config.patch(allow_rnn=True, recompile_limit=64):
@@ -165,7 +165,7 @@ def _compiled(made: _Call, twin: torch.nn.Module, given: Any, hx: Any) -> Result
 
 
 def _transformed(made: _Call, twin: torch.nn.Module, given: Any, hx: Any) -> Results:
-    """Forward mode and vmap must be refused for each tensor, and must not change later results."""
+    """Check that forward mode and vmap are refused for each tensor, and that later results do not change."""
     before = twin(given, hx)
     for tensor, call in _differentiated(twin, given, hx):
         for transform in _TRANSFORMS:
@@ -327,7 +327,7 @@ def _result(call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _is_pytorchs(result: Any) -> bool:
-    """Whether it is PyTorch's error for a missing kernel, raised by a module or earlier by packing."""
+    """Whether the result is an error that says that PyTorch lacks a kernel for these arguments."""
     return (isinstance(result, Exception) and not isinstance(result, VkdmlError)
             and any(text in str(result) for text in _NOT_IN_PYTORCH))
 

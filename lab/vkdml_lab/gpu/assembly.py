@@ -1,6 +1,4 @@
-"""Reads the assembly of four compilers (ACO for AMD, NAK for NVIDIA, Intel's, IR3 for Adreno) into instructions of a few common
-kinds. Other assemblies are not read.
-"""
+"""Reads four compilers' assembly (AMD's ACO, NVIDIA's NAK, Intel's, Adreno's IR3) into instructions of a few common kinds."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ SUMMING, FINISHING = "summing", "finishing"
 
 @dataclass
 class Instruction:
-    """An instruction. kind: one of the above; FLOAT is an addition or product alone, BESIDE what does not delay other
+    """An instruction. kind: a constant above; FLOAT is an addition or product alone, BESIDE what does not delay other
     subgroups' vector instructions, such as scalars and waits.
 
     lanes: number of lanes that it runs for; 0: all of the subgroup. multiply_adds: for each lane. size: bytes that each lane

@@ -2,8 +2,8 @@
 
     python -m vkdml_lab.gpu.calls [--drivers DIR] [GPU ...]
 
-The layer of lab/vkdml_lab/faults/layer.c counts. Plans and calls are the GPU's, but nothing is computed. The exit code is 1 if
-a call exceeds its bounds.
+The layer of lab/vkdml_lab/faults/layer.c counts. The host plans and calls as for that GPU, but nothing is computed. The exit
+code is 1 if a call exceeds its bounds.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Case:
 
 @dataclass(frozen=True)
 class PlainCase:
-    """An operator without a time loop, with everything that its kernel may have. kind: its name in the self-test."""
+    """An operator without a time loop that uses every feature of its kernel. kind: its name in the self-test."""
 
     kind: str
     element: ElementType

@@ -43,10 +43,9 @@ _OF_A_SIMD = "Subgroups per SIMD"
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The compiler's result for a kernel. error: why it failed; the rest is empty then.
-
-    ms: compile time. width: lanes of a subgroup. figures: the driver's figures, by this project's names. of_simd: whether
-    `subgroups` counts those of a vector unit instead of a core. assembly: as the driver shows it.
+    """The compiler's result for a kernel. error: why it failed; the rest is empty then. ms: compile time. width: lanes of a
+    subgroup. figures: the driver's figures, by this project's names. of_simd: whether `subgroups` counts those of a vector unit
+    instead of a core. assembly: as the driver shows it.
     """
 
     kernel: str

@@ -81,7 +81,7 @@ def _share_of_floor(part: Part) -> float | None:
 
 
 def _projection_share(part: Part) -> float | None:
-    """Return the share of the peak of multiply-adds, as limited by other instructions and by the second-level cache."""
+    """Return the multiply-adds of the projection as a share of the peak, limited by all other work that the model estimates."""
     found = part.estimate
     if not found or not part.is_projection:
         return None
@@ -97,7 +97,7 @@ def _everywhere(part: Part) -> bool:
 
 
 def _may_run(part: Part) -> bool:
-    """Whether the part runs without being forced. On GPUs other than desktop ones, a tuner or fallback may use it, too."""
+    """Whether a user may get this plan without forcing it. A desktop GPU's tuner or fallback may use any plan."""
     return part.gpu.kind == DESKTOP or part.plan.startswith((DEFAULT, TRIED))
 
 

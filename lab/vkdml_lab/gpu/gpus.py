@@ -1,6 +1,4 @@
-"""The GPUs that plans are checked for, and each one's driver. Their figures are in the planner's table
-(src/vkdml/planning/gpus.py).
-"""
+"""The GPUs that plans are checked for, and their drivers. The planner's figures are in src/vkdml/planning/gpus.py."""
 
 from __future__ import annotations
 
@@ -16,8 +14,8 @@ DESKTOP, INTEGRATED, MOBILE = "desktop", "integrated", "mobile"
 class Gpu:
     """A GPU. suite: Debian's suite with its driver (drivers.py). shim: stands in for the kernel driver; "" if none is needed.
 
-    title: the device's name if its driver makes up none. allocation: step in which a lane's registers are allocated, if the
-    driver assumes a GPU with fewer registers, so that its count of subgroups is wrong.
+    title: the device's name if its driver makes up none. allocation: unit in which a lane's registers are allocated; 0 unless
+    the driver assumes a GPU with fewer registers, which makes its count of subgroups wrong.
     """
 
     name: str

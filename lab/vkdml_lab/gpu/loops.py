@@ -13,7 +13,7 @@ _FLAG = 4  # most bytes of a flag
 
 @dataclass
 class Loop:
-    """A loop: its instructions and inner loops, in order. The whole code is one, too, which runs once."""
+    """A loop: its instructions and inner loops, in order. The whole code is also a Loop, which runs once."""
 
     body: list[Instruction | Loop] = field(default_factory=list)
 
@@ -36,12 +36,12 @@ class Loop:
 
     @property
     def at_once(self) -> Loop:
-        """The loop as it runs if the first poll finds the state."""
+        """The loop as it runs if its first poll finds what it waits for."""
         return Loop([item for item in self.body if isinstance(item, Loop) or not item.in_vain])
 
 
 def loops(blocks: list[Block]) -> Loop:
-    """Return the whole code as a loop. Blocks keep their order, and a loop stands where its first block is."""
+    """Return the whole code as a loop. An inner loop stands where its first block was; blocks keep their order."""
     numbers = {block.label: number for number, block in enumerate(blocks)}
     after = [[numbers[label] for label in block.followers if label in numbers] for block in blocks]
     before: list[list[int]] = [[] for _ in blocks]
@@ -67,7 +67,7 @@ def loops(blocks: list[Block]) -> Loop:
 
 
 def _backward(after: list[list[int]]) -> Iterator[tuple[int, int]]:
-    """Yield branches back to a block on the way to them (depth-first)."""
+    """Yield each branch that jumps back to a block on the path to the branch, in a depth-first search."""
     on_the_way: dict[int, Iterator[int]] = {0: iter(after[0])}
     seen = {0}
     while on_the_way:
@@ -83,8 +83,8 @@ def _backward(after: list[list[int]]) -> Iterator[tuple[int, int]]:
 
 
 def _in_vain(blocks: list[Block], after: list[list[int]], first: int, numbers: set[int]) -> set[int]:
-    """Return the blocks of a polling loop that run only after a poll that found nothing: those around a load of a flag, without
-    a load of the state and without a store of what was found. first: the loop's first block.
+    """Return the blocks of a polling loop that run only after a poll that found nothing: they load a flag, but neither load the
+    state nor store it. first: the loop's first block.
     """
     def loads(number: int, flags: bool) -> bool:
         return any(one.kind == LOAD and one.coherent and (one.size <= _FLAG) == flags for one in blocks[number].instructions)
@@ -100,7 +100,7 @@ def _in_vain(blocks: list[Block], after: list[list[int]], first: int, numbers: s
 
 
 def _passed_over(blocks: list[Block], after: list[list[int]], first: int, numbers: set[int]) -> set[int]:
-    """Return the blocks of a loop with products that an iteration may skip. first: the loop's first block."""
+    """Return the blocks that an iteration may skip, if the loop has multiply-adds. first: the loop's first block."""
     if sum(one.multiply_adds * one.repeats for number in numbers for one in blocks[number].instructions) < _ENOUGH:
         return set()
     last = {number for number in numbers if first in after[number]}
@@ -135,5 +135,5 @@ def _nest(blocks: list[Block], numbers: set[int], bodies: dict[int, set[int]]) -
 
 
 def of_products(whole: Loop) -> Loop:
-    """Return the outermost loop with the most multiply-adds, or the whole code if no loop has products."""
+    """Return the outermost loop with the most multiply-adds, or the whole code if no loop has any."""
     return max((loop for loop in whole.inner if loop.has_products), key=lambda loop: loop.multiply_adds, default=whole)

@@ -30,9 +30,8 @@ _TRIED = 5  # the tuner may choose any of these candidates after the first
 
 @dataclass(frozen=True)
 class Part:
-    """A pipeline of a plan. plan: the name of the options. dispatch: the largest that runs the pipeline.
-
-    step, estimate: None except for readable time loops and projections. counts: figures counted in the assembly.
+    """A pipeline of a plan. plan: the name of the options. dispatch: the largest that runs the pipeline. step, estimate: None
+    except for readable time loops and projections. counts: figures counted in the assembly.
     """
 
     gpu: Gpu
@@ -115,7 +114,7 @@ def _estimated(part: Part, dispatch: float) -> Part:
 
 
 def _gates_ahead(code: Loop, constants: dict[str, int], width: int) -> float:
-    """Return the loads of gates before a step's first poll, for each row that an invocation finishes."""
+    """Return how many loads of gates precede a step's first poll, for each row that an invocation finishes."""
     of_first_phase = constants["GATES"] - constants["PHASES"] + 1
     loads = loads_before_waiting(of_products(code), 4 * of_first_phase, width)
     return loads / ceil_div(constants["ROWS"], constants["COLUMN_GROUPS"])

@@ -47,8 +47,8 @@ def _difference(later: Totals, earlier: Totals) -> Totals:
 
 @dataclass
 class SimdLanes:
-    """One simulated subgroup, alone on a core, with all instructions that any subgroup of its workgroup runs. totals: cycles of
-    vector units, products, bytes, loads and waits, as averages of the subgroups. shares: by roles of instructions.
+    """Simulates one subgroup, alone on a core, that runs every instruction of its workgroup's subgroups. totals: vector units'
+    cycles, multiply-adds, bytes, loads and waits, averaged over subgroups. shares: by Instruction.role.
     """
 
     lanes: int  # a vector unit's
@@ -123,7 +123,7 @@ def is_whole(instruction: Instruction) -> bool:
 
 @dataclass(frozen=True)
 class Iteration:
-    """The second iteration of a loop, which uses what the first one loaded ahead."""
+    """The second iteration of a loop, which uses what the first one has loaded for it."""
 
     cycles: float
     totals: Totals

@@ -1,7 +1,7 @@
 """Checks in the assembly how waiting workgroups share h, and how 16-bit elements are stored.
 
-A poll must be in a loop. No cache that other cores do not write to may answer a load of h, and a store of h must reach a cache
-that they read. Loads of the gates must stand before a step's first wait, which hides them.
+A poll must be in a loop. A load of h must bypass each cache that other cores do not write to, and a store of h must reach a
+cache that other cores read. Loads of the gates must stand before a step's first wait, which hides them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _CLEARING = re.compile(r"atom(?:ic)?(?:_|\.|\.b\.)and(?![a-z])")
 
 
 def shared(code: Loop, memory: Memory, phases: int) -> dict[str, float]:
-    """Return for a phase the number of correct polls and stores of h; none if some poll is not correct."""
+    """Return the numbers of correct polls and correct stores of h in a phase. If any poll is wrong, none count as correct."""
     stores = sum(_is(one, STORE, memory.store) for one in code.instructions)
     polls = [vectors for loop in _every(code) if not loop.has_products and (vectors := _vectors(loop))]
     words = len(polls) if all(_is(one, LOAD, memory.word) for vectors in polls for one in vectors) else 0
@@ -54,10 +54,8 @@ def shared(code: Loop, memory: Memory, phases: int) -> dict[str, float]:
 
 
 def loads_before_waiting(step: Loop, least: int, width: int) -> float:
-    """Return the number of loads past the core's cache, of at least `least` bytes a lane, before a step's first barrier or
-    poll.
-
-    width: a subgroup's; several loads may together load for all lanes.
+    """Return how many loads of at least `least` bytes a lane bypass the core's cache before a step's first barrier or poll.
+    width: of a subgroup; several loads may together load for all lanes.
     """
     ahead = takewhile(lambda one: one is not None, _until_waiting(step))
     return sum((one.lanes or width) / width for one in ahead if one and _is_ahead(one, least))
@@ -79,9 +77,7 @@ def _until_waiting(loop: Loop) -> Iterator[Instruction | None]:
 
 
 def atomics_of_elements(code: Loop, waits: bool) -> float:
-    """Return the atomics for each 16-bit element stored by atomics: one clears its bits, and others set them. waits: the kernel
-    has other atomics, too.
-    """
+    """Return the atomics that store a 16-bit element: one clears, others set bits. waits: the kernel has other atomics, too."""
     texts = [one.text for one in code.instructions if _ATOMIC.search(one.text) and one.kind not in (SHARED, SHARED_STORE)]
     clearing = sum(bool(_CLEARING.search(text)) for text in texts)
     return (2 * clearing if waits else len(texts)) / max(clearing, 1)

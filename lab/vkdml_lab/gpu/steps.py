@@ -1,6 +1,4 @@
-"""Facts about a dispatch that its code does not tell: how often loops run, and what its workgroups wait for. They depend on how
-the kernels in shaders/gpu/ are written.
-"""
+"""Facts about a dispatch that only the source in shaders/gpu/ tells: how often loops run, and what workgroups wait for."""
 
 from __future__ import annotations
 
@@ -27,12 +25,12 @@ class Share(NamedTuple):
 class LoopStep:
     """An iteration of a kernel's outermost loop, over time steps or, in the projection, blocks of columns.
 
-    is_loop: the kernel has that loop; otherwise a whole dispatch is a step. trips: iterations of the loops with products in it,
-    the outermost first. dispatches: number in a step, each waiting for the one before. exchanges: how often a step's workgroups
-    wait for each other's h. passes: how often a step goes through the weights. own_loads: an invocation's loads of 16 bytes in
-    a pass, without those of weights. streams: whether some weights are loaded in each step. weights: bytes of weights that all
-    workgroups load in a step. loaded: the same, with each tile of rows that follows. summing, finishing: shares of a
-    workgroup's invocations that add up partial sums, and that finish elements.
+    is_loop: the kernel has that loop; otherwise a whole dispatch is a step. trips: iterations of the loops with multiply-adds
+    in it, the outermost first. dispatches: number in a step, each waiting for the one before. exchanges: how often a step's
+    workgroups wait for each other's h. passes: how often a step goes through the weights. own_loads: an invocation's loads of
+    16 bytes in a pass, without those of weights. streams: whether some weights are loaded in each step. weights: bytes of
+    weights that all workgroups load in a step. loaded: the same, with each tile of rows that follows. summing, finishing:
+    shares of a workgroup's invocations that add up partial sums, and that finish elements.
     """
 
     is_loop: bool
@@ -54,7 +52,7 @@ class LoopStep:
 
 
 def step_of(dispatch: Dispatch) -> LoopStep | None:
-    """Return the step of a kernel. None for kernels without products and of float64, whose times no demand bounds."""
+    """Return the step of a kernel; None for kernels whose times no demand bounds, such as float64's."""
     *_, room, name = f"/{dispatch.kernel}".split("/")
     cell, _, schedule = name.partition("_")
     if room != "gpu":

@@ -1,4 +1,4 @@
-"""The model's times of steps when they were last checked (times.txt), to notice slower ones. Reports have the same format."""
+"""The model's times of steps at the last check (times.txt), which show whether one is slower now. Reports have this format."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""`vkdml gpu-report`: a folder with all that a machine with a GPU tells about vkdml: correctness, times, expected times."""
+"""`vkdml gpu-report`: writes a folder with what a machine's GPU shows about vkdml: correctness, times, expected times."""

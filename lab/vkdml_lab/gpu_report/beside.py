@@ -42,7 +42,7 @@ def answer(question: str, libraries: Sequence[str], rows: Sequence[Row]) -> Iter
 
 
 def compared(rows: Sequence[Row], library: str, way: str) -> dict[str, tuple[Sizes, float]]:
-    """Return sizes and how many times as fast vkdml is in the same type, by problem. Wrong results do not count."""
+    """Return, by problem, its sizes and how many times as fast vkdml is in the same type. Wrong results do not count."""
     timed = [row for row in rows if row.get("library") and row.get("seconds") and row.get("right") is not False]
     ours = {(row["problem"], row["type"]): row["seconds"] for row in timed
             if row["library"].startswith(OURS) and row["way"] == WAYS[way][0]}
@@ -52,8 +52,8 @@ def compared(rows: Sequence[Row], library: str, way: str) -> dict[str, tuple[Siz
 
 
 def verdict(found: Mapping[str, tuple[Sizes, float]]) -> str:
-    """Say from which sizes on vkdml is faster: there, it is faster in all measured sizes that are at least as large in T, B and
-    H. Other kinds of problems (streaming, with lengths, bidirectional) are listed one by one.
+    """Say from which sizes on vkdml is faster, that is, in all measured sizes that are at least as large in T, B and H. Other
+    kinds of problems (streaming, with lengths, bidirectional) are listed one by one.
     """
     plain = {name: one for name, one in found.items() if name.count("-") == 1}
     wins = {sizes for sizes, _ in plain.values()

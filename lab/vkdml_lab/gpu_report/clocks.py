@@ -37,13 +37,13 @@ def recorded(folder: Path, warms_up: bool) -> Iterator[None]:
 
 
 def clocks() -> dict[str, str]:
-    """Return each GPU's clocks by file or program; {} if no driver tells them."""
+    """Return each GPU's clocks by the file or program that shows them; {} if there is none."""
     return {path.relative_to(CARDS).as_posix(): in_use(path)
             for pattern in FILES for path in sorted(CARDS.glob(pattern))} | of_nvidia()
 
 
 def in_use(path: Path) -> str:
-    """Return the present clock that a file shows."""
+    """Return the present clock from a file that lists a GPU's clocks."""
     try:
         lines = [line.split() for line in path.read_text().splitlines() if line.strip()]
     except OSError:  # the GPU sleeps

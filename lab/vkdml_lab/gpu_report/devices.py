@@ -50,7 +50,7 @@ def shown(one: Row) -> str:
 
 
 def figures_of(row: DeviceProfile) -> str:
-    """Return the row of the table of GPUs that a profile uses; for a CPU driver, that of an unknown GPU."""
+    """Return the name of the GPU in GPUS whose figures a profile uses. A CPU driver's profile has those of UNKNOWN."""
     return next((name for name, figures in GPUS.items() if figures is row.gpu), UNKNOWN)
 
 

@@ -72,7 +72,7 @@ def right(found: Sequence[Found]) -> str:
 
 
 def chosen(rows: Sequence[Row]) -> list[str]:
-    """Say how well the tuner and the cost model choose."""
+    """Say how near to the fastest plan the choices of the tuner and the cost model are."""
     late: dict[str, list[float]] = {who: [row["over the best"] for row in rows if who in row["choice"].split(" and ")
                                           and row["over the best"] is not None] for who in ("tuner", "model")}
     if not all(late.values()):

@@ -31,7 +31,7 @@ Figures = TypeVar("Figures", GpuRates, Rates)
 
 @dataclass(frozen=True)
 class Change:
-    """A figure. after: the fitted value; None: the times do not determine it, because of `reason`."""
+    """A change of one figure. after: the fitted value, or None if the times do not determine it, because of `reason`."""
 
     figure: str
     before: float
@@ -73,9 +73,8 @@ CALLS = ("dispatch", "submission")  # figures in PROFILES
 
 
 def fit(rows: Sequence[Row], info: DeviceInfo) -> Fit:
-    """Fit figures to a report's rows: least squares of the logarithms of times over the logarithms of figures.
-
-    Nothing is fitted for a CPU driver, which GPU figures do not describe.
+    """Fit figures to a report's rows: least squares of the logarithms of times over the logarithms of figures. Nothing is
+    fitted for a CPU driver, which GPU figures do not describe.
     """
     runs = [run for row in rows if usable(row) and not info.is_cpu and (run := Run.of(row, info))]
     model = Model(runs)
@@ -97,7 +96,7 @@ def fit(rows: Sequence[Row], info: DeviceInfo) -> Fit:
 
 
 def usable(row: Row) -> bool:
-    """Whether a row has the time of a schedule that ran as it was estimated."""
+    """Whether a row has the time of a schedule that gave right results without giving up."""
     return bool(row.get("schedule") in WAYS and row.get("seconds") and not row.get("gave up") and row.get("right") is not False)
 
 
@@ -122,7 +121,7 @@ class Run:
 
     @staticmethod
     def of(row: Row, info: DeviceInfo) -> Run | None:
-        """Return the run of a row, or None. Plans it again, so the plan is the row's unless the planner has changed."""
+        """Plan the problem of a row again, by today's planner, and return it with the row's time. None if it is refused now."""
         words = str(row["problem"]).split("-")
         case = Case(row["cell"], (row["T"], row["B"], row["I"], row["H"]), "phases" in words, 1 + ("bidirectional" in words),
                     "ragged" in words, row["type"])
@@ -156,7 +155,7 @@ class Model:
         return np.array(columns).reshape(len(names), len(self._runs)).T / (2 * STEP)
 
     def solve(self, names: Sequence[str]) -> tuple[dict[str, float], dict[str, float]]:
-        """Solve by Gauss-Newton. Returns the factor of each figure, and the share of its prior uncertainty that is gone."""
+        """Solve by Gauss-Newton. Returns each figure's factor, and by which share the times reduce its prior uncertainty."""
         found, held = np.zeros(len(names)), UNSURE**2 * np.eye(len(names))
         times = dict(zip(names, np.exp(found)))
         for number in range(ROUNDS):

@@ -49,7 +49,7 @@ class Found:
 
     @property
     def left(self) -> str:
-        """Say what is left of the part, or why it stopped. "" if it is complete."""
+        """Say what is left of the part, or why it stopped; "" if it is complete."""
         if self.stopped.get("not checked"):
             return str(self.stopped["not checked"])
         if not self.steps:

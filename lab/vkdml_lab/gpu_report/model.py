@@ -39,7 +39,7 @@ def faster(rows: Sequence[Row]) -> str:
 
 
 def off(rows: Sequence[Row]) -> str:
-    """Say how far the cost model is off."""
+    """Say how far the cost model's estimates are from the measured times."""
     timed = [row for row in rows if row.get("step us") and row.get("step estimate us")]
     by_way = {way: [row["step us"] / row["step estimate us"] for row in timed if row["schedule"] == way] for way in WAYS}
     if not any(by_way.values()):

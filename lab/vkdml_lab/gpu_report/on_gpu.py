@@ -39,7 +39,7 @@ def steps(job: Job) -> list[Step]:
 
 def measured(device: Any, make: Callable[[], Any], size: tuple[int, ...], name: str, way: str, calls: int, samples: int
              ) -> Iterator[Row]:
-    """Check a module's results, their order and the memory of its calls. Yields a row, with the times."""
+    """Check a module's results, their order on the stream, and the memory of its calls. Yields a row, with the times."""
     import torch
 
     import vkdml.torch

@@ -10,8 +10,8 @@ _MINUTES = 60
 @dataclass(frozen=True)
 class Part:
     """A part. name: of its module and folder. silence: seconds without a step's start or end before it counts as hung.
-    has_layers: it may load Vulkan layers, which cost time. is_timed: the GPU is warmed up first. room: the package of its
-    module.
+    has_layers: it may load Vulkan layers, which cost time. is_timed: the GPU is warmed up first. room: the package that
+    contains its module.
     """
 
     name: str

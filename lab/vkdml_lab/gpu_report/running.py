@@ -77,8 +77,8 @@ def forecast(folder: Path, turns: Sequence[Turn], minutes: float, quick: bool) -
 
 
 def share(turns: Sequence[Turn], folder: Path, until: float) -> float:
-    """Return the time at which the first of these turns should end, so that the others get their share. The most important
-    steps get ten times their share.
+    """Return when the first of these turns should end, so that the others get their share of the time. The most important steps
+    get ten times their share.
     """
     left = [turn.seconds if turn.first else turn.seconds / 10 for turn in turns if not Found.read(turn.part, folder).is_done]
     return time.time() + max(LEAST, (until - time.time()) * left[0] / sum(left))

@@ -65,7 +65,7 @@ def summary(found: list[Row]) -> str:
 
 
 def grid_sync_tests(gpu: Gpu) -> list[Step]:
-    """Return steps for the grid-sync tests, which allow persistent plans."""
+    """Return steps for the grid-sync tests, which must pass before persistent plans may run."""
     def test(cell: Cell) -> Iterator[Row]:
         found: Row = {"not checked": "the test is for GPUs: on a processor no plan waits unless it is forced"}
         if not gpu.info.is_cpu:
@@ -81,7 +81,7 @@ def rows(gpu: Gpu, case: Case, runs: int, samples: int) -> Iterator[Row]:
 
 
 class Checked:
-    """A problem with its inputs on the device. The first schedule's bits are those that the others must have."""
+    """A problem with its inputs on the device. All schedules must give the bits that the first one gave."""
 
     def __init__(self, gpu: Gpu, case: Case, runs: int, samples: int) -> None:
         self._gpu, self._case, self._runs, self._samples = gpu, case, runs, samples
@@ -138,7 +138,7 @@ class Checked:
         return self._trial.outputs()
 
     def _compared(self, found: dict[str, np.ndarray]) -> Row:
-        """Compare with the reference. Returns the largest error and the wrong fields."""
+        """Compare outputs with the reference. Returns a row with the largest error and the wrong fields."""
         element = self._problem.element.name
         rtol, atol = TOLERANCES[element]
         expected = reference.run(self._problem, self._arrays)
@@ -153,7 +153,7 @@ class Checked:
 
 
 def timed(trial: Trial, target: Target, samples: int) -> Row:
-    """Return times and estimates. phases: how often workgroups wait for each other in a step."""
+    """Return a row of times and estimates. Its `phases` says how often workgroups wait for each other in a step."""
     problem, tiling, rates = target.problem, best(target), target.profile.rates
     whole = plan_of(target, tiling)
     found = seconds(trial, [whole, projection_alone(whole)], samples)

@@ -44,7 +44,7 @@ class Job:
 class Step:
     """A step. run: yields rows. In a row, `right` is True or False if results were checked, `failed` says what is wrong, and
     `not checked` why something was not. like: steps with the same word take equally long. seconds: expected for the first of
-    them. first: whether it is important. resumes: after an interruption it continues instead of starting again.
+    them. first: it is one of the most important. resumes: after an interruption it continues instead of starting again.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Log:
         return next((name for name in reversed(self._begun) if name not in self.ended), None)
 
     def seconds(self, step: Step) -> float:
-        """Return the expected time of a step: that of the last one like it."""
+        """Return the expected time of a step: the time that the last step like it took."""
         return float(self._seconds.get(step.like or step.name, step.seconds))
 
     def announce(self, steps: Sequence[Step]) -> None:
@@ -91,12 +91,12 @@ class Log:
         append(self._path, {"begun": step.name, "like": step.like or step.name})
 
     def cut(self, name: str | None, seconds: float) -> None:
-        """Record that a running step was interrupted after this many seconds, so that it is begun only with more."""
+        """Record that a running step was interrupted after this many seconds. It begins again only if more time is left."""
         if name:
             append(self._path, {"cut": name, "like": self._begun.pop(name), "seconds": seconds})
 
     def room(self, step: Step, seconds: float, is_first: bool) -> bool:
-        """Whether a step is begun with this many seconds left: if it fits, or if it is the first and its time only a guess."""
+        """Whether a step may begin with this many seconds left: if it fits, or if it is the first and its time only a guess."""
         is_known = (step.like or step.name) in self._seconds
         return self.seconds(step) <= seconds or (is_first and (step.resumes or not is_known))
 

@@ -37,7 +37,7 @@ class Control:
     is_large: bool = False  # whether only tasks with many units show the mistake
 
     def result(self) -> str:
-        """Return the mode's report of the mistake, or "" if it does not see it."""
+        """Return the mode's report of the mistake, or "" if the mode misses it."""
         wrong = _mistaken(self.file, self.old, self.new, self.kernel)
         for seed in islice((seed for seed in count() if self._suits(self.task(seed))), _TRIES):
             found = modes.MODES[self.mode].run(seed, self.task(seed), wrong)
@@ -125,13 +125,13 @@ CONTROLS = [
 
 
 def inexact_functions() -> str:
-    """Return the report of functions a hundred times as inexact as Vulkan allows, or "" if they are not seen."""
+    """Return the report of functions a hundred times as inexact as Vulkan allows, or "" if it misses them."""
     results = (modes.inexact(seed, _recurrent(seed, SEQUENCE), {}, scale=100.0) for seed in range(_TRIES))
     return next((text for result in results for text in result.wrong if text.startswith(_WRONG)), "")
 
 
 def contracted_pairs() -> str:
-    """Return "refused float64" if the test of float64 sees that a driver contracts the sums of pairs, else ""."""
+    """Return "refused float64" if float64's test notices that a driver contracts sums of pairs, else ""."""
     wrong = _mistaken("float64/pairs.glsl", "precise ", "", "float64/elementwise")
     places = (Arithmetic(seed, contracting=0.5) for seed in range(_TRIES))
     return "" if all(modes.passes_float64(some, wrong) for some in places) else "refused float64"

@@ -84,7 +84,7 @@ class Writer:
             self.waiting |= more
 
     def _may_wait(self, instruction: Instruction) -> bool:
-        """Whether others may run at this instruction. The access chain to a coherent block stands for its loads and stores."""
+        """Whether other waves may run at this instruction. For a coherent block, the access chain stands for the accesses."""
         op, pointer = instruction.op, instruction.operands[0] if instruction.operands else 0
         return op == Op.ControlBarrier or (self.waits and (
             Op.AtomicLoad <= op <= Op.AtomicOr or (op == Op.AccessChain and self.module.is_coherent(pointer))))
@@ -115,7 +115,7 @@ class InstructionWriter:
         self.writer.lines.append(" " * self.depth + text)
 
     def place(self, what: str) -> int:
-        """Name a place of the code for reports. Returns its number."""
+        """Record a place of the code, so that reports can name it. Returns its number."""
         self.writer.places.append(f"{what} in {self.name}")
         return len(self.writer.places) - 1
 

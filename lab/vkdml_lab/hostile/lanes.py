@@ -78,7 +78,7 @@ ZEROS = {kind: dtype(0) for kind, dtype in DTYPES.items()}
 
 
 def _elements(wave: Any, index: Any, length: int, mask: Mask, place: int) -> Sequence[int]:
-    """Return the indices that lanes of the mask use. Indices out of bounds are reported and left out."""
+    """Return the indices that lanes of the mask use. Reports an index out of bounds, and leaves it out."""
     wanted = [int(index)] if index.__class__ is not Array else np.unique(index if mask is None else index[mask]).tolist()
     if wanted[-1] >= length:
         wave.report("out of bounds: an array", place, f"element {wanted[-1]} of {length}")
@@ -86,7 +86,7 @@ def _elements(wave: Any, index: Any, length: int, mask: Mask, place: int) -> Seq
 
 
 def pick(wave: Any, value: tuple[Any, ...], index: Any, mask: Mask, place: int) -> Any:
-    """Return value[index], where each lane may have another index."""
+    """Return, for each lane, the element of `value` at the lane's index. Indices out of bounds are reported with `place`."""
     elements = _elements(wave, index, len(value), mask, place) or [0]
     found = value[elements[0]]
     for number in elements[1:]:
@@ -136,7 +136,7 @@ def sub_borrow(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def to_whole(wave: Any, x: Any, kind: str) -> Any:
-    """Convert floats to integers. A float without such an integer gives the wave's noise."""
+    """Convert floats to integers. A float outside the integer type's range gives the wave's noise."""
     info = np.iinfo(DTYPES[kind])
     exists = (x > np.float64(info.min) - 1) & (x < np.float64(info.max) + 1)
     return np.where(exists, np.where(exists, x, 0).astype(np.int64).astype(DTYPES[kind]), wave.pattern[kind])[()]

@@ -50,7 +50,7 @@ class Memory:
         self.limit = self.units or len(self.data)
 
     def _places(self, wave: Invocations, offset: Any, count: int, mask: Mask, place: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return each lane's first unit, and the lanes that are out of bounds, whose units are clipped to others."""
+        """Return each lane's first unit, clipped to the memory, and the lanes whose units were out of bounds."""
         at = np.broadcast_to(np.asarray(offset, np.int64), (wave.lanes,))
         outside = at > self.limit - count
         if outside.any():

@@ -65,7 +65,7 @@ def same_bits(task: Task, behaviour: Behaviour, edits: Edits) -> Result:
 
 
 def _wave(draw: random.Random, task: Task) -> int:
-    """Draw the lanes of a wave. Only small problems get waves of few lanes, as waves run one by one."""
+    """Draw the number of lanes of a wave. Only small problems get waves of few lanes, as waves run one by one."""
     is_small = isinstance(task.problem, Problem) and task.problem.steps * task.problem.batch * task.problem.hidden <= _SMALL
     return draw.choice((ALL, ALL, ALL, *_WAVES[5 if task.problem.element.pairs else 0 if is_small else 3:]))
 
@@ -100,7 +100,7 @@ def inexact(seed: int, task: Task, edits: Edits, scale: float = 1.0) -> Result:
 
 
 def _lost_nan(seed: int, task: Task, edits: Edits) -> str:
-    """Return what is wrong if an input is NaN and the device assumes that no number is: a NaN that became a number."""
+    """Return which outputs lose NaN if an input is NaN and the device assumes that no number is, or ""."""
     if isinstance(task.problem, MovedProblem) or not drawn(seed).folds:
         return ""
     of_nan = task.of_nan(seed)
@@ -128,14 +128,14 @@ def passes_float64(device: Arithmetic, edits: Edits) -> bool:
 
 @dataclass(frozen=True)
 class Mode:
-    """A mode. run: run a task, with a seed for the behaviour. draws: functions of which one draws the task by a seed."""
+    """A mode. run: runs a task, with a seed for the behaviour. draws: functions from a seed to a task; one is chosen."""
 
     run: Callable[[int, Task, Edits], Result]
     draws: tuple[Callable[[int], Task], ...]
 
 
 def _waiting(seed: int) -> Task:
-    """Draw a task whose workgroups wait for each other, which float64's never do."""
+    """Draw a task whose workgroups wait for each other. It is never float64, whose workgroups do not wait."""
     recurrent = tasks.training if seed % 3 == 0 else tasks.recurrent
     found = (recurrent(number, (PERSISTENT,)) for number in count(seed, _FAR))
     return next(task for task in found if task.plan.timed_out)

@@ -81,7 +81,7 @@ def recurrent(seed: int, schedules: tuple[Schedule, ...] = SCHEDULES) -> Task:
 
 
 def training(seed: int, schedules: tuple[Schedule, ...] = SCHEDULES) -> Task:
-    """Draw a problem of a cell that computes for training, options and a device, and choose one of the tilings."""
+    """Draw a problem of one of the cells for training, options and a device, and choose one of the tilings."""
     draw = random.Random(f"training {seed}")
     cell = draw.choice([cell for cell in ALL_CELLS if cell.desc is None])
     sizes = {"T": draw.randint(1, 8), "B": draw.randint(1, 9), "I": draw.randint(1, 20), "H": draw.choice((1, 3, 8, 17, 40, 100)),
@@ -129,7 +129,7 @@ def _memory(case: Case) -> dict[str, np.ndarray]:
 
 
 def plain(seed: int) -> Task:
-    """Draw one of the self-test's problems without a time loop. If it has an activation, draw that, too."""
+    """Draw one of the self-test's problems without a time loop. If the problem has an activation, draw that, too."""
     draw = random.Random(seed)
     kind = draw.choice(list(PLAIN_PROBLEMS))
     element = draw.choice(types_of(kind))

@@ -34,7 +34,7 @@ class Clock:
             self.acquired[invocations] = self.now
 
     def release(self, invocations: np.ndarray | None = None) -> None:
-        """Let all pending stores of these invocations arrive; None: of all invocations."""
+        """Let pending stores arrive in memory: those of these invocations, or of all if None."""
         for memory in self.memories:
             owners = memory.queue // memory.units
             memory.arrive(owners >= 0 if invocations is None else np.isin(owners, invocations))

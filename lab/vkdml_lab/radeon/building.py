@@ -16,7 +16,7 @@ _FLAGS = ["-std=gnu17", "-O3", "-march=native", "-ffp-contract=off", "-fno-stric
 
 
 def build(folder: Path, main: Path = SOURCES / "radeon.c") -> Path:
-    """Return the path of a C file's library in the folder, after building it if it is missing."""
+    """Build a C file's library in the folder, unless it is there. Returns the library's path."""
     texts = {path.name: path.read_text() for path in (*sorted(SOURCES.iterdir()), main)}
     texts |= {"shared.h": structures.c_text(), **instructions.c_text()}
     key = hashlib.sha256(repr([texts, _FLAGS, main.name]).encode()).hexdigest()[:16]

@@ -29,7 +29,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command. Returns its exit code; if that is 0 but the emulator found faults, 1."""
+    """Run the command. Returns its exit code, or 1 if the command succeeded but the emulator found faults."""
     if not arguments.argv:
         print("radeon: no command: say what to run, such as `vkdml radeon vkdml devices`", file=sys.stderr)
         return 2

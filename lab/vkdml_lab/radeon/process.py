@@ -24,7 +24,6 @@ def change(**settings: int) -> None:
 
 
 def programs() -> Iterator[Program]:
-    """Yield all programs that were decoded."""
     at = _library().radeon_programs()
     while at:
         yield (program := Program.from_address(at))

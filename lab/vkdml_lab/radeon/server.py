@@ -55,7 +55,6 @@ class Server(socketserver.ThreadingUnixStreamServer):
         return _NUMBERS.pack(len(self.lines) - 1, len(packed) // sizeof(Instruction), registers) + packed
 
     def add(self, report: Report) -> None:
-        """Add a dispatch's report to the totals."""
         self.totals["dispatches"] += 1
         for name in ("executed", "nanoseconds"):
             self.totals[name] += getattr(report, name)
@@ -66,11 +65,11 @@ class Server(socketserver.ThreadingUnixStreamServer):
             self.findings[list(FINDINGS)[found.kind], where] += found.count
 
     def is_clean(self) -> bool:
-        """Whether no finding is a fault; those in NOTED are none."""
+        """Whether there are no findings but those in NOTED, which are not faults."""
         return all(kind in NOTED for kind, _ in self.findings)
 
     def summary(self) -> str:
-        """Return the text to print at the end."""
+        """Return a text with the total counts, and with each finding and the places where it occurred."""
         n = self.totals
         said = [f"radeon: {n['dispatches']:,} dispatches of {len(self.lines)} programs, "
                 f"{n['executed']:,} instructions of waves in {n['nanoseconds'] / 1e9:.1f} s"]

@@ -54,8 +54,7 @@ SETTINGS = {"seed": 1, "late": 1, "caches": 1, "inexact": 1, "resident": 1024, "
 
 
 class Operand(ctypes.Structure):
-    """An operand. words: 32-bit words from register `reg` on. value: of a constant. bits: how many, from `shift` on; 0: all.
-    """
+    """An operand. words: 32-bit words from register `reg` on. value: a constant's. bits: how many, from `shift` on; 0: all."""
 
     _fields_ = [("value", c_uint32), *((name, c_uint8) for name in ("kind", "reg", "words", "modifiers", "shift", "bits"))]
 
@@ -94,7 +93,6 @@ class Report(ctypes.Structure):
 
 
 def c_text() -> str:
-    """Return the C of everything above."""
     names = {c_uint8: "u8", c_uint16: "u16", c_uint32: "u32", c_int32: "i32", c_uint64: "u64", c_void_p: "void *"}
 
     def member(name: str, kind: Any) -> str:

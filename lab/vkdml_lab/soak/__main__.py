@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def live(folder: Path, seed: int, seconds: float, layer: dict[str, str]) -> list[report.LifeReport]:
-    """Run lives one after the other until the time is over. layer: variables that load the layer; {}: without failures."""
+    """Run processes one after the other until the time is over. layer: variables that load the layer; {}: without failures."""
     lives, end = [], time.monotonic() + seconds
     for number in itertools.count(seed, LANES):
         left = end - time.monotonic()

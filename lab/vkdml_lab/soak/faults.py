@@ -1,6 +1,4 @@
-"""Driver failures during random calls. While a Vulkan function fails, a call must be right or raise a DriverError. The next
-call must be right.
-"""
+"""Driver failures during random calls: such a call must be right or raise a DriverError, and the next call must be right."""
 
 from __future__ import annotations
 
@@ -33,9 +31,8 @@ class Faults:
         self._rng = np.random.default_rng(seed)
 
     def strike(self, call: Call, outcomes: Counter[str]) -> None:
-        """Make a call while one of the functions that it needs fails, and once more without a failure.
-
-        Raises AssertionError for a wrong number, and passes on all errors but DriverError.
+        """Make a call while one of the functions that it needs fails, and once more without a failure. Raises AssertionError
+        for a wrong number, and passes on all errors but DriverError.
         """
         call = replace(call, breaks=())
         self._layer.arm(NONE)
@@ -58,7 +55,7 @@ class Faults:
         run()
 
     def _struck(self, work: Callable[[], object], outcomes: Counter[str]) -> None:
-        """Call `work` while one of the functions fails that were called since the layer was armed."""
+        """Make one function fail, of those called since the layer was armed, and call `work`. Counts the outcome."""
         fault = self._drawn(self._layer.counts())
         self._layer.arm(fault)
         try:

@@ -25,7 +25,7 @@ Sample = Mapping[str, Any]  # a number for each row of ALLOWED, and "calls"
 
 @dataclass(frozen=True)
 class Growth:
-    """How much something grew in a life. first, last: medians of the first and last quarter. by: slope times calls."""
+    """How much something grew in one process. first, last: medians of the first and last quarter. by: slope times calls."""
 
     what: str
     unit: str
@@ -46,7 +46,7 @@ class Growth:
 
 
 def growth(samples: Sequence[Sample], what: str) -> Growth | None:
-    """Return the growth in one life, or None if there are too few samples."""
+    """Return the growth in one process, or None if there are too few samples."""
     later = samples[len(samples) // 3:]
     if len(later) < 4:
         return None

@@ -22,7 +22,7 @@ as much. *Least seen* is the smallest leak of each call that would be noticed: w
 
 @dataclass
 class LifeReport:
-    """The results of one life. ended: how it crashed or hung, or "". running: the call during which it crashed or hung."""
+    """The results of one life (a process). ended: how it crashed or hung, or "". running: the call during which it did."""
 
     seed: int
     has_faults: bool

@@ -40,7 +40,7 @@ LONGEST, LARGEST, LENGTHS, BATCHES, ARRAYS = 16, 10, 2, 2, 2
 
 @dataclass
 class Life:
-    """A life. seed: draws its operators and calls. before: called with each call."""
+    """One process of the soak. seed: draws its operators and calls. before: called with each call."""
 
     file: Path
     seed: int
@@ -79,7 +79,7 @@ class Life:
         return failures
 
     def _recordings(self, seed: int) -> list[dict[str, str]]:
-        """Run the round's random recordings of the operator that this life records. Returns the failed ones."""
+        """Run this round's random programs of suite/heaps.py. Returns the failed ones."""
         made: list[list[Any]] = []
         desc = heap_operators.drawn(random_numbers(self.seed))
 
@@ -137,9 +137,8 @@ def taken() -> dict[str, float]:
 
 
 def warm_up(operators: Sequence[Operator], steps: Sequence[int], rows: Sequence[int], seeds: Sequence[int]) -> None:
-    """Make calls that leave compiled code in memory, of every kind. The first third of the life may not meet all of them.
-
-    Also starts PyTorch's threads, which PyTorch starts at the first large array.
+    """Make calls of each kind that leaves compiled code in memory, as random calls may meet some kinds late. Also starts
+    PyTorch's threads, which PyTorch starts at the first large array.
     """
     if torch := sys.modules.get("torch"):
         torch.ones(2**18).exp()

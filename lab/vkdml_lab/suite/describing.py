@@ -15,7 +15,7 @@ TENSOR_FEATURES = {"SequenceLengthsTensor": "sequence lengths", "HiddenInitTenso
 
 
 def sentence(problem: Any) -> str:
-    """Describe an operator in one line, from which somebody can make the same operator elsewhere."""
+    """Describe an operator in one line that suffices to make the same operator elsewhere."""
     if not isinstance(problem, Problem):
         tensors = [f"{field} {_shape(problem.tensor(field))}" for field in (*problem.inputs, *problem.outputs) if problem.has(field)]
         return f"{name(problem)}: {', '.join([problem.element.name, *tensors, *_functions([getattr(problem, 'function', None)])])}"

@@ -1,4 +1,4 @@
-"""Guards: buffers get extra words behind their end that no kernel may use. Memory that only kernels use begins as poison."""
+"""Guards: buffers get extra words at their end that no kernel may use. Memory that only kernels use begins as poison."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Guards:
         self.buffers: list[tuple[DeviceMemory, int, int]] = []  # buffer, size that kernels know, poison
 
     def check(self) -> None:
-        """Fail if a word behind a buffer has changed."""
+        """Fail if a word past a buffer's end has changed."""
         for buffer, size, poison in self.buffers:
             buffer.size_in_bytes = size + _guard_bytes(size)
             words = buffer.gpu.lock.work(buffer._fetch, (buffer.size_in_bytes // 4,), np.uint32)[size // 4:]

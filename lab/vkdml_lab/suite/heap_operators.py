@@ -26,7 +26,7 @@ def drawn(rng):
 
 
 def two_layers(desc):
-    """Make a graph of the operator twice, one behind the other, each with its own weights."""
+    """Make a graph of two layers of this operator, each with its own weights. The second takes the first one's output."""
     def made(device):
         operator = device.create_operator(desc)
         edges = [v.DML_INPUT_GRAPH_EDGE_DESC(0, 0, 0)]

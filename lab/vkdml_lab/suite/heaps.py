@@ -32,7 +32,7 @@ DRAWN = {
 
 
 def program(rng):
-    """Draw a program. So that dispatches share parts, places come from two lists, or from these with one place changed."""
+    """Draw a program. Places come from two lists, or differ from these in one place, so that dispatches share parts."""
     often = np.array([row[0] for row in DRAWN.values()])
     layouts = rng.integers(0, PLACES, (2, 8))
 
@@ -94,7 +94,7 @@ class DisagreementError(AssertionError):
 
 
 class Run:
-    """A running program. counts: comparisons by what was compared."""
+    """A running program. counts: how often each kind of contents was compared."""
 
     def __init__(self, device, reference, counts, seed=0):
         self.device, self.reference, self.counts = device, reference, counts
@@ -202,7 +202,7 @@ class Run:
                 self.initialized[resource] = None
 
     def expect_exposed(self, *heaps):
-        """Check that one of these heaps is exposed, as an upload was refused."""
+        """Check that an upload was refused because the host may write to one of these heaps through an array of host()."""
         assert any(self.memory[heap].is_exposed and not self.memory[heap].is_shared for heap in heaps)
         for heap in heaps:
             self.memory[heap].forget_host()
@@ -255,12 +255,12 @@ class Run:
             step.is_initializer and step.resource == resource)
 
     def temporary(self, number, size):
-        """Choose memory for a temporary resource: for 0 to 3 a part of a heap with tensors or resources, else None."""
+        """Choose memory for a temporary resource: a part of a heap with tensors or resources if `number` < 4, else None."""
         begins = (TENSORS - 3 * SLOT, TENSORS)
         return Part(number % 2, begins[number // 2], size) if number < 4 and size else None
 
     def resource(self, number, size):
-        """Choose memory for a persistent resource: for 0 and 1 overlapping parts of a heap, else None: the package makes it."""
+        """Choose memory for a persistent resource: part of a heap if `number` < 2, else None, so that the package makes it."""
         return Part(0, TENSORS + number * SLOT, size) if number < 2 and size else None
 
     def collides(self, step):

@@ -70,7 +70,7 @@ def pytest_pycollect_makeitem(collector, name):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Mark tests that use a device, and the thorough members of families. Apply --only and --quick."""
+    """Mark tests that use a device, and members of families that `make test` leaves out. Apply --only and --quick."""
     families = defaultdict(list)
     for item in items:
         if "device" in item.fixturenames:
@@ -94,7 +94,7 @@ def pytest_collection_finish():
 
 
 def keep(config, items, is_wanted):
-    """Keep the wanted items, and tell pytest of the others."""
+    """Keep the wanted items, and report the others to pytest as deselected."""
     unwanted = [item for item in items if not is_wanted(item)]
     items[:] = [item for item in items if is_wanted(item)]
     if unwanted:
@@ -125,8 +125,8 @@ def operator_of(name):
 
 
 def typical(members, first):
-    """Return the first `first` members, or without a number the diagonal of the grid of their parameters, which has each value
-    of each parameter at least once.
+    """Return the first `first` members. Without a number, return the diagonal of the grid of their parameters, which has each
+    value of each parameter at least once.
     """
     if first is not None:
         return set(members[:first])
@@ -163,7 +163,7 @@ def device() -> vkdml.Device:
 
 @pytest.fixture(autouse=True)
 def _hidden_drivers(request, monkeypatch):
-    """Hide all drivers from tests without the mark, so that using a device fails in every run."""
+    """Hide all drivers from tests without the mark `device`, so that a test that uses a device by mistake always fails."""
     if not request.node.get_closest_marker("device"):
         for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"):
             monkeypatch.setenv(name, "/nonexistent.json")

@@ -71,7 +71,7 @@ def described(problem: Any) -> dict[str, Any]:
 
 
 class Running:
-    """The running test: its name, and the operator that it compiled last. changed: called if that changes."""
+    """The running test: its name, and the operator that it compiled last. changed: called when either changes."""
 
     def __init__(self) -> None:
         self.test = ""
@@ -274,7 +274,6 @@ def _running() -> dict[str, Any] | None:
 
 
 def _reason(report: pytest.TestReport) -> str:
-    """Return why a test failed or was skipped."""
     if isinstance(report.longrepr, tuple):
         return str(report.longrepr[2]).removeprefix("Skipped: ")
     crash = getattr(report.longrepr, "reprcrash", None)

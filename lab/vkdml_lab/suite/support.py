@@ -226,8 +226,7 @@ def all_outputs(checked: Problem, arrays: Mapping[str, np.ndarray]) -> np.ndarra
 
 
 def random_arrays(desc: Any, rng: np.random.Generator, element: ElementType = element_types.FLOAT32) -> dict[str, np.ndarray]:
-    """Draw inputs of about unit size, and weights that keep sums so. With strides, arrays are flat and their gaps are poison.
-    """
+    """Draw inputs of unit size, and weights that keep sums at that size. With strides, arrays are flat with poison in gaps."""
     checked = problem.from_desc(desc, element=element)
     arrays = {}
     for field in checked.inputs:
@@ -249,7 +248,7 @@ def random_arrays(desc: Any, rng: np.random.Generator, element: ElementType = el
 
 
 def run_on_device(device: vkdml.Device, case: Case, options: Options = Options()) -> dict[str, np.ndarray]:
-    """Run a case through DirectML's objects. Gaps in outputs, and guards behind buffers, must not change."""
+    """Run a case through DirectML's objects. Gaps in outputs, and guards at the end of buffers, must not change."""
     options = OTHER_SCHEDULES[way] if way else options
     with guarded() as guards:
         results = _run_on_device(device, case, options)

@@ -39,7 +39,7 @@ def check(device, desc, x, element, in_place=None):
 @pytest.mark.parametrize("row", activations.BY_DESC.values(), ids=lambda row: row.operator_type.name)
 @pytest.mark.parametrize("element", element_types.ALL, ids=lambda element: element.name)
 def test_every_activation_in_every_type(device, row, element):
-    """Default parameters; usual, huge and special values."""
+    """Activations have default parameters. Inputs are usual, huge and special values."""
     if element.pairs and not row.has_pairs:
         with pytest.raises(vkdml.InvalidArgumentError, match="found float64; expected another type"):
             plain_problem.elementwise(row.desc(tensor(3, data_type=element.data_type), tensor(3, data_type=element.data_type)), element)
@@ -52,7 +52,7 @@ def test_every_activation_in_every_type(device, row, element):
 
 @drawn("random shapes, layouts and parameters", 60)
 def test_random_activation(device, seed):
-    """1 to 8 dimensions, any strides, odd sizes, any parameters."""
+    """Draws 1 to 8 dimensions, any strides, odd sizes and any parameters."""
     rng = random_numbers(seed)
     element = element_types.ALL[seed % len(element_types.ALL)]
     sizes = tuple(int(size) for size in rng.integers(1, 5, seed % 8 + 1))
@@ -73,7 +73,7 @@ def test_in_place(device, element):
 
 
 def test_life_cycle_as_of_any_operator(device):
-    """A typed descriptor, an empty initializer, and an activation behind a recurrent operator in one recording."""
+    """Covers a typed descriptor, an empty initializer, and an activation after a recurrent operator in one recording."""
     desc = vkdml.DML_OPERATOR_DESC(vkdml.DML_OPERATOR_TYPE.ACTIVATION_RELU, RELU(tensor(4), tensor(4)))
     compiled = device.compile_operator(device.create_operator(desc))
     initializer = device.create_operator_initializer(compiled)
@@ -113,5 +113,4 @@ def test_a_clip_is_not_for_activations(device):
 
 
 def test_data_types_by_number(device):
-    """Data types as C's integers."""
     assert device.create_operator(RELU(tensor(3, data_type=1), tensor(3))).problem.tensor("InputTensor").data_type is FLOAT32

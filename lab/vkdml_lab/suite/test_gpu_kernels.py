@@ -48,9 +48,7 @@ _MOST_INVOCATIONS = 512  # more sums would not fit in shared memory
 
 @dataclass(frozen=True)
 class Way:
-    """Options to run a problem. units: in a workgroup; None: the plan decides. in_chunks: run two steps at a
-    time, and project three at a time, so that neither chunk is a multiple of the other.
-    """
+    """Options to run a problem. units: in a workgroup, or None. in_chunks: run two steps at a time, and project three."""
 
     schedule: str
     units: int | None = None
@@ -179,7 +177,7 @@ def run_in_place(device, case, options):
 @pytest.mark.parametrize("cell", [cells.LSTM, cells.GRU], ids=lambda cell: cell.name)
 @pytest.mark.parametrize("way", ["persistent, in chunks", "stepped", "sequence, in chunks"])
 def test_last_states_may_take_the_place_of_the_initial_ones(device, way, cell):
-    """The fallback of a plan that gave up, too, must begin with the initial states."""
+    """If a plan gives up, its fallback must also begin with the initial states."""
     case = make_case(cell, (5, 3, 5, 40))
     case.arrays["SequenceLengthsTensor"].flat[:] = 5
     results = run_in_place(device, case, WAYS[way].options(case.problem, device.info))
@@ -225,7 +223,7 @@ WAIT_LONGER = "begin_wait(); [[dont_unroll]] for (uint look = 0; look < 100; ++l
 
 
 def test_many_waits_are_not_one_long_wait(device, mistaken, with_profile, caplog):
-    """Each wait has 100 polls, and all together twice as many as one wait may have."""
+    """Each wait polls 100 times. Together, the waits poll twice as often as one wait may."""
     with_profile(**LONG_WAITS)
     mistaken("gpu/gru_persistent", "gpu/persistent.glsl", "begin_wait();", WAIT_LONGER)
     case = make_case(cells.GRU, (100, 1, 5, 64), **WITHOUT_LENGTHS)

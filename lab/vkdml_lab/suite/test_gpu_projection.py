@@ -88,7 +88,7 @@ def check_tile(device, only, tile, case):
 
 @pytest.mark.parametrize("tile", TILES)
 def test_a_sums_sign_of_zero_is_the_same_from_all_tiles(device, only, tile):
-    """All sums are -0. A tile's padded block must not make 0 of it."""
+    """All sums are -0. A tile's padded block must not turn it into 0."""
     identity = descs.DML_ACTIVATION_IDENTITY_OPERATOR_DESC()
     case = make_case(cells.GRU, (2, 3, 24, 64), LinearBeforeReset=True, ActivationDescs=[identity, identity], **LENGTHS)
     for field in ("InputTensor", "BiasTensor", "HiddenInitTensor"):

@@ -51,7 +51,7 @@ def expect_same(device, problem, plans, arrays):
 
 @pytest.mark.parametrize("element", [FLOAT16, BFLOAT16], ids=lambda element: element.name)
 def test_every_number_is_rounded_alike(device, both, element):
-    """Divides every bit pattern by 3, also subnormals, infinities and NaN. Distant workgroups store neighbours."""
+    """Divides every bit pattern by 3, also subnormals, infinities and NaN. Distant workgroups store neighbouring elements."""
     of_rows, of_columns = halves(2, 2**15, element=element), halves(2, 2**15, element=element, Strides=(1, 2))
     problem = elementwise(v.DML_ACTIVATION_LINEAR_OPERATOR_DESC(of_rows, of_columns, Alpha=1 / 3, Beta=1e-8), element)
     expect_same(device, problem, [plain.plan(problem, info) for info in both], {"InputTensor": np.arange(2**16, dtype=np.uint16)})
@@ -83,7 +83,7 @@ def test_plain_operators(device, both, with_profile, name):
 @pytest.mark.parametrize("options", WAYS, ids=lambda options: options.schedule)
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 def test_recurrent_operators(device, both, cell, options):
-    """An odd H, with lengths, and with gaps in all outputs."""
+    """H is odd, rows have lengths, and all outputs have gaps."""
     rng, element = np.random.default_rng(1), (FLOAT16, BFLOAT16)[WAYS.index(options) % 2]
     desc = make_desc(cell, 5, 3, 4, 21, data_type=element.data_type)
     desc = replace(desc, **{field: replace(getattr(desc, field), Strides=random_strides(rng, getattr(desc, field).Sizes, False))

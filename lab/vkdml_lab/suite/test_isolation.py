@@ -41,7 +41,7 @@ SIZES = [(1, 1, 1), (7, 7, 7), (8, 8, 8), (9, 9, 9), (3, 13, 31), (4, 16, 32), (
     pytest.param(place, schedule, CELLS[place % len(CELLS)], id=f"{schedule}-{CELLS[place % len(CELLS)].name}-{place}")
     for place, schedule in enumerate([*SCHEDULES] * len(CELLS))])
 def test_sizes_beside_a_tile(device, place, schedule, cell):
-    """All sizes meet each cell; types take turns. Some tensors have gaps; others have rows without space between."""
+    """Each size runs with each cell, and types alternate. Some tensors have gaps; others have rows without space between."""
     b, i, h = SIZES[place % len(SIZES)]
     element = element_types.ALL[place // 2 % len(element_types.ALL)]
     rng = np.random.default_rng(place)
@@ -82,7 +82,7 @@ PLAIN_MISTAKES = {
 
 @pytest.mark.parametrize("mistake", PLAIN_MISTAKES)
 def test_mistakes_of_plain_operators_are_seen(device, mistaken, with_profile, mistake):
-    """Runs the tests of the kernel until one fails."""
+    """The kernel's tests run until one of them fails."""
     kernel, file, old, new, said = PLAIN_MISTAKES[mistake]
     mistaken(kernel, file, old, new)
     products = partial(test_plain.test_gemm, with_profile=with_profile)
@@ -167,5 +167,5 @@ def outputs(trial):
 
 
 def other_rows(found):
-    """Return all outputs without this row."""
+    """Return all outputs without the row ROW, in which inputs are special."""
     return {field: np.delete(array, ROW, 2) for field, array in found.items()}

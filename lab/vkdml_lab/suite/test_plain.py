@@ -88,7 +88,7 @@ def described_as(rng, sizes, data_type, is_input=True):
 @pytest.mark.family("each operation in each type, with random layouts", first=12)
 @pytest.mark.parametrize("seed", range(48))
 def test_arithmetic(device, seed):
-    """1 to 8 dimensions and any strides, also broadcasting ones."""
+    """Draws 1 to 8 dimensions and any strides, also broadcasting ones."""
     rng = np.random.default_rng(seed)
     function, descs = list(BINARY.items())[seed % 3]
     desc_type, element = descs[seed // 3 % len(descs)], FLOATS[seed // 2 % 2]
@@ -151,7 +151,7 @@ def test_gemm(device, with_profile, seed):
 
 
 def test_gemm_adds_to_what_is_there(device):
-    """CTensor in the output's buffer."""
+    """CTensor and the output share a buffer."""
     a, b, c = tensor(18, 5), tensor(5, 20), tensor(18, 20)
     desc = v.DML_GEMM_OPERATOR_DESC(ATensor=a, BTensor=b, CTensor=c, OutputTensor=c)
     rng = np.random.default_rng(0)
@@ -161,7 +161,7 @@ def test_gemm_adds_to_what_is_there(device):
 
 
 def test_gemm_in_several_submissions(device, monkeypatch):
-    """The same bits as in one submission."""
+    """Several submissions give the same bits as one."""
     a, b, c = tensor(70, 50), tensor(50, 66), tensor(70, 66)
     desc = v.DML_GEMM_OPERATOR_DESC(ATensor=a, BTensor=b, OutputTensor=c)
     arrays = {field: make(np.random.default_rng(3), described)[0] for field, described in (("ATensor", a), ("BTensor", b))}
@@ -203,7 +203,7 @@ def test_slices(device, seed):
 @pytest.mark.family("each type, with random layouts", first=11)
 @pytest.mark.parametrize("seed", range(22))
 def test_identity_and_join(device, seed):
-    """One to twenty inputs, more than a kernel binds."""
+    """Joins one to twenty inputs, which can be more than a kernel binds."""
     rng = np.random.default_rng(seed)
     data_type, count = TYPES[seed % len(TYPES)], [1, 2, 3, 20][seed % 4]
     sizes = [int(size) for size in rng.integers(1, 5, seed % 8 + 1)]
@@ -222,7 +222,7 @@ def test_identity_and_join(device, seed):
 
 
 def test_copies_keep_all_bits(device):
-    """Including NaN payloads."""
+    """Copies keep NaN payloads, too."""
     words = np.array([0x7F800001, 0xFFC12345, 0x80000000, 0xFFFFFFFF], np.uint32)
     desc = v.DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC(InputTensor=tensor(4), OutputTensor=tensor(4))
     check_same(run(device, desc, {"InputTensor": words.view(np.float32)}).view(np.uint32), words)
@@ -267,7 +267,7 @@ BEYOND = {D.UINT32: [(5, 4), (2**32 - 1, 4)], D.INT32: [(5, 4), (-6, 0), (-2**31
 
 @pytest.mark.parametrize("index_type", INDEX_TYPES, ids=lambda index_type: index_type.name)
 def test_indices_that_do_not_exist(device, index_type):
-    """The host's wrong indices are refused. Those written by the device read the nearest row."""
+    """Wrong indices from the host are refused. Wrong indices that the device wrote read the nearest row."""
     dtype = np.dtype(index_type.name.lower())
     wrong, rows = np.array(BEYOND[index_type], object).T
     count = len(wrong)

@@ -28,7 +28,7 @@ from vkdml_lab.suite.support import (
 
 
 def schedule_of(seed):
-    """Return the schedule of a random problem. Cells take turns, and each cell meets each schedule."""
+    """Return the schedule of a random problem. Over the seeds, each cell runs in each schedule."""
     return list(SCHEDULES)[seed // len(CELLS) % len(SCHEDULES)]
 
 
@@ -45,7 +45,7 @@ def test_random_problem_long(device, seed):
 
 @drawn("random shapes, attributes and types", 100)
 def test_random_problem_as_on_a_gpu(device, seed, monkeypatch):
-    """Plans for GPUs on any driver, within its limit of loop iterations: wide workgroups that load weights in blocks."""
+    """Any driver runs plans for GPUs: wide workgroups that load weights in blocks, within its limit of loop iterations."""
     usual = profiles.profile(device.info)
     as_on_a_gpu = replace(profiles.PROFILES["other GPUs"], is_cpu=usual.is_cpu, most_iterations=usual.most_iterations, spins=usual.spins)
     monkeypatch.setattr(profiles, "PROFILES", {"as on a GPU": as_on_a_gpu})
@@ -104,7 +104,7 @@ def test_schedule(device, schedule, variant):
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("schedule", [name for name in SCHEDULES if "stepped" in name or "persistent" in name])
 def test_one_step(device, schedule, variant):
-    """A step has one phase, so workgroups need not wait."""
+    """With one time step, workgroups need not wait for each other."""
     check_variant(device, schedule, variant, (1, 7, 10, 45), [1, 0, 1, 1, 0, 1, 1])
 
 
@@ -127,7 +127,7 @@ def test_shape(device, shape, cell):
 
 @pytest.mark.parametrize("schedule", ["default", "plain"])
 def test_wide_input(device, schedule):
-    """More inputs than some drivers allow iterations: right or refused, never cut short."""
+    """X has more columns than some drivers allow iterations. Results are right or the call is refused; no sum is cut short."""
     case = drawn_case(gru_desc(2, 1, 300_000, 1, SequenceLengthsTensor=None), seed=6)
     try:
         results = run_on_device(device, case, options(device, schedule))
@@ -142,9 +142,7 @@ def test_wide_input(device, schedule):
 @pytest.mark.parametrize("schedule", ["default", "plain", "resident"])
 @pytest.mark.parametrize("shape", [(1000, 1, 128, 128), (40, 3, 8, 512), (20000, 1, 1, 4), (3, 1, 5, 1100), (1, 1, 5, 1100)])
 def test_long_and_wide(device, shape, schedule, variant):
-    """More steps and units than some drivers allow iterations, which must be split; or more than a kernel can have, which must
-    be refused.
-    """
+    """More steps and units than some drivers allow iterations must be split; more than a kernel can have must be refused."""
     cell, flags = VARIANTS[variant]
     case = drawn_case(make_desc(cell, *shape, SequenceLengthsTensor=None, **flags), seed=4)
     try:
@@ -159,7 +157,7 @@ def test_long_and_wide(device, shape, schedule, variant):
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("shape", [(200, 1, 64, 64), (3, 2, 5, 1100), (2, 1, 1100, 70), (9, 20, 30, 130)])
 def test_long_and_wide_float64(device, shape, variant):
-    """float64 needs more iterations."""
+    """float64 has shapes of its own, as it needs more iterations."""
     cell, flags = VARIANTS[variant]
     element = element_types.FLOAT64
     desc = make_desc(cell, *shape, data_type=element.data_type, SequenceLengthsTensor=None, **flags)
@@ -171,7 +169,7 @@ def test_long_and_wide_float64(device, shape, variant):
 @pytest.mark.parametrize("scale", [1.0, 1e4])
 @pytest.mark.parametrize("activation", BY_DESC, ids=lambda desc: desc.__name__.split("_")[2])
 def test_activation(device, activation, scale):
-    """Each as f and as g, on usual and huge inputs. No intermediate may overflow if the result is finite."""
+    """Each activation serves as f and as g, on usual and huge inputs. No intermediate may overflow if the result is finite."""
     desc = gru_desc(1, 4, 3, 40, ActivationDescs=[activation(), activation()], HiddenInitTensor=None,
                     SequenceLengthsTensor=None, BiasTensor=None)
     case = drawn_case(desc, seed=2)
@@ -199,9 +197,7 @@ def test_special_values_propagate(device, activation, special, clip):
 @pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 def test_special_values_in_states(device, cell, special, element):
-    """NaN or infinity in initial states, and in x behind a row's length, where it must not be read. A row of length 0 gets last
-    states of 0.
-    """
+    """NaN or infinity in initial states, and in the unused part of x. A row of length 0 gets last states of 0."""
     desc = make_desc(cell, 3, 3, 4, 9, data_type=element.data_type, **dict.fromkeys(["PeepholeTensor"] if cell.peepholes else []))
     case = drawn_case(desc, element=element, seed=3)
     case.arrays["SequenceLengthsTensor"] = np.array([3, 0, 2], np.uint32)
@@ -216,7 +212,7 @@ def test_special_values_in_states(device, cell, special, element):
 @pytest.mark.parametrize("activation", [descs.DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC(Alpha=0.5),
                                         descs.DML_ACTIVATION_SHRINK_OPERATOR_DESC(Bias=0.25, Threshold=0.5)], ids=repr)
 def test_at_the_threshold(device, activation, x, element):
-    """Exactly there, ThresholdedRelu and Shrink give 0."""
+    """At the threshold itself, ThresholdedRelu and Shrink give 0."""
     desc = make_desc(cells.RNN, 1, 1, 1, 1, data_type=element.data_type, ActivationDescs=[activation], BiasTensor=None,
                      HiddenInitTensor=None, SequenceLengthsTensor=None)
     arrays = {field: np.full((1, 1, 1, 1), value, element.name)

@@ -82,7 +82,7 @@ def of_random(count: int) -> Iterator[Named]:
 # Single features, and pairs of them
 
 def usual(op: str, sizes: tuple[int, ...], given: str = "", element: str = "float32", seed: int = 0, **attributes: Any) -> Node:
-    """Make a node with inputs of unit size and weights that keep sums so. given: names of optional inputs besides B."""
+    """Make a node: inputs of unit size, weights that keep sums at that size. given: names of optional inputs besides B."""
     rng, (t, b, i, h) = support.random_numbers(seed, *sizes), sizes
     d, gates = 2 if attributes.get("direction") == "bidirectional" else 1, GATES[op]
     shapes: dict[str, tuple[tuple[int, ...], float]] = {

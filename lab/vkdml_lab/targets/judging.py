@@ -55,8 +55,8 @@ class Expected:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The judgement of a node's outputs. said: the worst element, or the library's reason. share: the largest error divided by
-    its bound. cause: the mistake that would explain the outputs.
+    """The judgement of a node's outputs. said: the worst element, or why there is no result or no judgement. share: the largest
+    error divided by its bound. cause: the mistake that would explain the outputs.
     """
 
     outcome: str
@@ -66,7 +66,7 @@ class Verdict:
 
 
 def computed(node: Node, clips_c: bool = False) -> dict[str, np.ndarray]:
-    """Compute the float64 reference's outputs. B may be 0. clips_c: see `expected`."""
+    """Compute the float64 reference's outputs. The batch size may be 0. clips_c: see `expected`."""
     if not node.batch:
         state, y = node.shapes
         return {name: np.zeros(y if name == "Y" else state) for name in node.outputs}
@@ -160,12 +160,12 @@ def undefined(node: Node) -> str:
 
 
 def _has_all_readings(node: Node) -> bool:
-    """Whether all readings can be computed: for input_forget, only a Sigmoid has 1 - f(x) = f(y) for some y."""
+    """Whether `other_readings` covers this node: for input_forget, only a Sigmoid has 1 - f(x) = f(y) for some y."""
     return not node.get("input_forget") or set(node.activations[::3]) == {"Sigmoid"}
 
 
 def other_readings(node: Node) -> Iterator[Expected]:
-    """Yield the expected outputs for each other reading of the texts, and for combinations of them."""
+    """Yield the expected outputs for each other way to read ONNX's texts, and for combinations of them."""
     nodes = [node]
     if node.get("input_forget"):
         nodes += [_forget_computed(node)]
@@ -177,7 +177,7 @@ def other_readings(node: Node) -> Iterator[Expected]:
 
 
 def _counts_otherwise(node: Node) -> bool:
-    """Whether counting all activations assigns the parameters differently than counting only those that take one."""
+    """Whether parameters go to other activations if all activations are counted, not only those that take parameters."""
     return _by_position(node).attributes != node.attributes
 
 
@@ -195,7 +195,7 @@ def _c_clipped() -> Iterator[None]:
 
 
 def _forget_computed(node: Node) -> Node:
-    """Return a node whose input gate is 1 - its forget gate: a Sigmoid of negated weights."""
+    """Return a node that computes its input gate as 1 - its forget gate, by a Sigmoid of negated weights."""
     h, blocks = node.hidden, {"W": 1, "R": 1, "B": 2, "P": 1}
     inputs = {name: array.copy() for name, array in node.inputs.items()}
     for name in set(blocks) & set(inputs):
@@ -206,7 +206,7 @@ def _forget_computed(node: Node) -> Node:
 
 
 def _by_position(node: Node) -> Node:
-    """Return the node with parameters assigned as if every activation were counted."""
+    """Return the node with parameters assigned by each activation's position, whether or not it takes any."""
     attributes: dict[str, Any] = dict(node.attributes)
     for place, name in enumerate(("activation_alpha", "activation_beta")):
         given = node.get(name) or []

@@ -74,7 +74,7 @@ def standing(report: Mapping[str, Any], known: Mapping[str, Mapping[str, str]]) 
 
 
 def outcomes(report: Mapping[str, Any], stands: Mapping[str, str]) -> list[str]:
-    """Return each row's outcome for the page, which is OPEN for mistakes without a confirmed finding."""
+    """Return each row's outcome for the page. A mistake without a confirmed finding becomes OPEN."""
     explained = {name for one in report["findings"] if one["cause"] in stands for name in one["cases"]}
     return [OPEN if row["outcome"] in FINDINGS and row["name"] not in explained else row["outcome"] for row in report["rows"]]
 

@@ -24,8 +24,8 @@ _SHOWN = 240  # most characters of a reason
 @dataclass
 class Finding:
     """One mistake. cause: the mistake that explains the results, or the smallest case's features. cases: names of the nodes
-    with it. needs: features that both the smallest case and the first such node have. code: a program that shows it, in two
-    parts: the beginning of all programs, and the rest.
+    with it. needs: features that both the smallest case and the first of these nodes have. code: a program that shows it, in
+    two parts: the beginning of all programs, and the rest.
     """
 
     cause: str

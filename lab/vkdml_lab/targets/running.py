@@ -32,7 +32,7 @@ MOST_SHRUNK, MOST_HUNG = 25, 5
 
 
 class Asked:
-    """A target's process, which is started again after it ended."""
+    """The process in which a library computes nodes. After a crash or hang, it is started again."""
 
     def __init__(self, text: str, patience: float = PATIENCE) -> None:
         self.process = Process(target(text), patience)
@@ -71,7 +71,7 @@ def main(chosen: argparse.Namespace) -> int:
 
 
 def nodes(is_long: bool, only: tuple[str, ...]) -> list[tuple[str, str, Node]]:
-    """Return corpus, name and node of each, in an order drawn by the seed, so that the first ones are a random sample."""
+    """Return all nodes, each with its corpus and name, in random order, so that the first ones are a random sample."""
     known = corpora.LONG if is_long else corpora.CORPORA
     found = [(corpus, name, node) for corpus, made in known.items() for name, node in made()
              if not only or any(word.lower() in f"{corpus} {name}".lower() for word in only)]
@@ -79,7 +79,7 @@ def nodes(is_long: bool, only: tuple[str, ...]) -> list[tuple[str, str, Node]]:
 
 
 def ask_all(asked: Asked, text: str, seed: int, is_long: bool, only: tuple[str, ...], minutes: float = MINUTES) -> TargetRun:
-    """Let the library compute nodes until `minutes` are over, then shrink wrong ones for EXPLAINING of that time."""
+    """Let the library compute nodes for `minutes`, then shrink wrong ones for the share EXPLAINING of that time."""
     support.base_seed = seed
     options = [*["--long"] * is_long, *["--quick"] * (minutes == QUICK_MINUTES),
                *(["--seed", str(seed)] if seed else []), *(["--only", *only] if only else [])]
@@ -115,7 +115,7 @@ def row(corpus: str, name: str, node: Node, verdict: Verdict) -> dict[str, Any]:
 
 
 def explain(asked: Asked, mistakes: Sequence[tuple[str, Node, Verdict]], until: float) -> list[Finding]:
-    """Group mistakes into findings, the simplest first. After the time, or after MOST_SHRUNK were shrunk, mistakes without a
+    """Group mistakes into findings, the simplest first. Once the time is over, or MOST_SHRUNK were shrunk, mistakes without a
     known cause get no finding.
     """
     findings: list[Finding] = []
@@ -138,7 +138,7 @@ def _complexity(mistake: tuple[str, Node, Verdict]) -> tuple[bool, int, int, str
 
 
 def explained(findings: list[Finding], node: Node, verdict: Verdict) -> Finding | None:
-    """Return the finding with the same cause. For a mistake without one, return a finding whose features this node has, too."""
+    """Return the finding with the verdict's cause, or, without a cause, one whose features this node has, too."""
     alike = (known for known in findings if known.verdict.outcome == verdict.outcome)
     return next((known for known in alike if (verdict.cause == known.verdict.cause if verdict.cause else
                                               node.op == known.node.op and known.needs <= report.features(node))), None)

@@ -1,4 +1,4 @@
-"""Shrinks a node for which a library's results are wrong to the smallest with the same mistake."""
+"""Shrinks a node for which a library's results are wrong to the smallest one that shows the same mistake."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECONDS, TRIES = 90.0, 250  # limits for shrinking a node
 
 
 def shrink(node: Node, is_wrong: Callable[[Node], bool], until: float = np.inf) -> Node:
-    """Replace the node by simpler ones that are still wrong, until none is. until: when to stop at the latest."""
+    """Replace the node by simpler ones whose results are still wrong, until none is or the time `until`."""
     until, tries = min(until, time.monotonic() + SECONDS), TRIES
     place = 0  # of the last replacement; earlier candidates were tried
     while True:
@@ -65,7 +65,7 @@ def candidates(node: Node) -> Iterator[Node]:
 
 
 def parts(size: int) -> Iterator[slice]:
-    """Yield slices of an axis: one end, a half, and all but one."""
+    """Yield slices of an axis that keep one end, a half, or all but one."""
     for start, stop in dict.fromkeys(((0, 1), (size - 1, size), (0, size // 2), (size // 2, size), (0, size - 1), (1, size))):
         if 0 < stop - start < size:
             yield slice(start, stop)
@@ -84,7 +84,7 @@ def _if_shorter(node: Node, other: Node) -> Iterator[Node]:
 
 
 def _digits(array: np.ndarray) -> int:
-    """Return the number of digits behind the point that all numbers need, at most 3."""
+    """Return the number of digits after the point that all numbers need, at most 3."""
     wide = array.astype(np.float64)
     return next((digits for digits in range(3) if np.allclose(np.round(wide, digits), wide, 1e-3, 1e-6, equal_nan=True)), 3)
 
@@ -107,7 +107,7 @@ def of_rows(node: Node, rows: slice) -> Node:
 
 
 def of_direction(node: Node, direction: int) -> Node:
-    """Return a node with one of two directions."""
+    """Return a bidirectional node's forward or backward direction as a node."""
     part = slice(direction, direction + 1)
     half = len(node.activations) // 2
     names = node.activations[direction * half:][:half]
@@ -123,7 +123,7 @@ def of_direction(node: Node, direction: int) -> Node:
 
 
 def of_hidden(node: Node, units: slice) -> Node:
-    """Return a node with some units of each gate."""
+    """Return a node that keeps only some units of each gate."""
     gates, h = GATES[node.op], node.hidden
     ways = {"W": (1, gates), "R": (1, gates), "B": (1, 2 * gates), "P": (1, 3), "initial_h": (2, 1), "initial_c": (2, 1)}
     indices = np.arange(h)[units]
@@ -133,7 +133,7 @@ def of_hidden(node: Node, units: slice) -> Node:
 
 
 def of_activations(node: Node) -> Iterator[Node]:
-    """Yield nodes with all activations, or one more, replaced by the default."""
+    """Yield nodes in which all activations, or one more of them, are the default."""
     if not node.get("activations"):
         return
     rest = {name: value for name, value in node.attributes.items() if not name.startswith("activation")}

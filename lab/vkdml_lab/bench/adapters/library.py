@@ -26,7 +26,7 @@ def node_of(case: Case, dtype: str = "float32") -> Node:
 
 def from_numpy(case: Case, call: Call, given: Mapping[str, np.ndarray],
                to_numpy: Callable[[Sequence[Any]], list[np.ndarray]] = list) -> Runner:
-    """Return the way to call a layer from numpy to numpy. given: the inputs, of which each call has other states."""
+    """Return the way to call a layer from numpy to numpy. given: the inputs; each call replaces the initial states."""
     return Runner(case, lambda *states: call({**given, **dict(zip(STATE_INPUTS, states))}),
                   lambda: zero_arrays(case, given["X"].dtype), to_numpy)
 
@@ -44,7 +44,7 @@ class Computes(ABC):
     def compute(self, node: Node) -> dict[str, np.ndarray]:
         """Return a node's outputs by ONNX's names, in ONNX's shapes.
 
-        Raises UnsupportedError if the library has no terms for the node. Its own errors are refusals.
+        Raises UnsupportedError if the library cannot express the node. Its own errors are refusals.
         """
 
     @abstractmethod
@@ -53,7 +53,7 @@ class Computes(ABC):
 
 
 class OnnxLibrary(Computes):
-    """A library that loads ONNX models. lines: the text of run(model, arrays), which returns the outputs, for programs."""
+    """A library that loads ONNX models. lines: source of run(model, arrays), which returns the outputs, for `code`."""
 
     lines: str
 

@@ -46,7 +46,7 @@ def run(net: ncnn.Net, inputs: dict[str, np.ndarray], outputs: tuple[str, ...]) 
 
 
 class Library(Computes):
-    """ncnn on the first Vulkan device with this beginning of its name. Layers without a Vulkan kernel run on the CPU."""
+    """ncnn on the first Vulkan device whose name begins as given. Layers without a Vulkan kernel run on the CPU."""
 
     setup = f"import ncnn\nimport numpy as np\n\n{inspect.getsource(net_of)}\n{inspect.getsource(run)}\n"
 
@@ -91,7 +91,7 @@ def devices() -> list[str]:
 
 
 def param_of(node: Node) -> str:
-    """Return the layer in ncnn's text format, with ONNX's tensor names. Raises UnsupportedError if ncnn has no terms for it."""
+    """Return the layer in ncnn's text format, with ONNX's tensor names. Raises UnsupportedError if ncnn cannot express it."""
     lacking = {"batches: one row": node.batch != 1, "sequence_lens": "sequence_lens" in node.inputs, "P": "P" in node.inputs,
                "clip": node.get("clip") is not None, "input_forget": node.get("input_forget"),
                node.element: node.element != "float32", "T = 0": not node.steps,

@@ -48,7 +48,7 @@ class Library(Computes):
         return {way: ways[way]() for way in ("host", "device")}
 
     def ways(self, case: Case) -> dict[str, Callable[[], Runner]]:
-        """Return all ways of users, and the kernels alone.
+        """Return all ways to call a layer, and the kernels alone.
 
         From numpy to numpy: a layer (host), a layer's stream, a converted module (tensors on the CPU), an ONNX session. With
         tensors on the device: DirectML's objects, executed one by one (device) or ten in a queue.

@@ -18,7 +18,7 @@ Work = Callable[[], object]
 
 @dataclass(frozen=True)
 class Place:
-    """A device of torch. wait: wait until it is idle. graph: record a function's work and return a function that repeats it;
+    """A device of torch. wait: waits until it is idle. graph: records a function's work and returns a function that repeats it;
     None if this torch cannot. has_tf32: whether the TF32 setting has an effect.
     """
 

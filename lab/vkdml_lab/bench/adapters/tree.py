@@ -35,8 +35,8 @@ class Library:
         return self._library.prepare(case)
 
     def measure(self, case: Case) -> dict[str, Any]:
-        """Measure a first result from numpy to numpy. first: seconds to open the device and call. compile: seconds of the first
-        call minus a later call's.
+        """Measure from numpy to numpy. Returns `first`, the seconds to open the device and make the first call, and `compile`,
+        the seconds of the first call minus a later call's.
         """
         arrays = case.arrays()
         started = time.perf_counter()
