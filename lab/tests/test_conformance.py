@@ -195,6 +195,7 @@ def test_a_run(tmp_path):
     assert run.scope["tolerances"]["float16"] == list(TOLERANCES["float16"])
 
 
+@pytest.mark.thorough
 def test_a_crash(tmp_path, monkeypatch):
     """The running test is named, and the remaining ones run in a new process."""
     monkeypatch.setattr(suite, "_MORE_RUNS", 1)
@@ -209,6 +210,7 @@ def test_a_crash(tmp_path, monkeypatch):
     assert len(lines) < 60
 
 
+@pytest.mark.thorough
 def test_resuming(tmp_path):
     """Interrupted tests run again. Those that ended or crashed do not."""
     run = run_suite(tmp_path)

@@ -76,6 +76,7 @@ LOST = """from types import SimpleNamespace as A
     {then}"""
 
 
+@pytest.mark.family("ways to lose a device", first=1)
 @pytest.mark.parametrize(("lost", "running", "then", "said"), [
     ("'it is'", None, "raise RuntimeError('the device is lost')", "RuntimeError: the device is lost"),
     (None, "A()", "time.sleep(60)", "hung: not done in 1 s")])

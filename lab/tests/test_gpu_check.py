@@ -97,6 +97,7 @@ def test_operators_without_a_time_loop(compiler):
     assert not [one for one in held if not one.is_kept]
 
 
+@pytest.mark.thorough
 @pytest.mark.device
 def test_a_driver_that_ends_is_started_again(compiler):
     """The test ends the driver's process, as a crash would."""

@@ -74,6 +74,7 @@ def made_up(tmp_path, monkeypatch):
             for name in [*STEPS_MADE_UP, "broken", "absent"]}
 
 
+@pytest.mark.thorough
 @pytest.mark.device
 def test_what_failed_is_told_first(made_up, tmp_path):
     """Later steps and parts run nevertheless, and the exit code is 1."""
@@ -96,6 +97,7 @@ def test_what_failed_is_told_first(made_up, tmp_path):
     assert "Traceback" in (folder / "raising" / "output-1.txt").read_text()
 
 
+@pytest.mark.thorough
 @pytest.mark.device
 def test_a_second_call_goes_on(made_up, tmp_path, monkeypatch):
     """Finished and crashed steps are not repeated. Steps that had no time are run."""

@@ -68,6 +68,7 @@ def test_parts_that_time_are_warmed_up(tmp_path, monkeypatch):
     assert [part for part in PARTS if "--warm" in commands[part.module]] == [SCHEDULES, PEERS, ON_GPU, CEILINGS, CANDIDATES]
 
 
+@pytest.mark.thorough
 def test_half_a_second_of_work(device, monkeypatch):
     """A failing device raises nothing: its error is returned, and the part's steps will report it in full."""
     count, execute = [], Run.execute

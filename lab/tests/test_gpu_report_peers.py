@@ -32,6 +32,7 @@ def rows(comparison, *names):
     return [row for step in comparison.steps() if any(name in step.name for name in names) for row in step.run()]
 
 
+@pytest.mark.thorough
 @pytest.mark.device
 def test_every_way_in_turns(comparison):
     """Each way to call each library has a row with times. A missing library is reported, and is no failure."""
@@ -53,6 +54,7 @@ def test_every_way_in_turns(comparison):
     assert not any("failed" in row for row in found)
 
 
+@pytest.mark.thorough
 @pytest.mark.device
 def test_what_others_break_is_not_our_failure(comparison):
     """Wrong results have no time. A crash ends the other libraries in the process, too."""

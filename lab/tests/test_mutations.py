@@ -71,6 +71,7 @@ def mutated(right, function, changes):
     return wrong
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("cell", SEEDS)
 def test_no_mistake(cell):
     """All problems pass without a mistake, so it is the mistakes that are caught below."""
@@ -217,6 +218,7 @@ WRONG_EQUATIONS = pytest.mark.parametrize(("cell", "function", "changes"), [
     for mistake, cells, function, changes in EQUATIONS for cell in cells.split()])
 
 
+@pytest.mark.family("wrong equations", first=40)
 @WRONG_EQUATIONS
 def test_wrong_equation(cell, function, changes):
     wrong = mutated(reference, function, changes)
@@ -295,6 +297,7 @@ def run_with(activation, function):
     return run
 
 
+@pytest.mark.family("wrong activations", first=17)
 @pytest.mark.parametrize(("activation", "function"), [
     pytest.param(name, function, id=f"{name}: {mistake}") for name, mistake, function in [*FUNCTIONS, *wrong_functions()]])
 def test_wrong_activation(activation, function):

@@ -21,14 +21,14 @@ def letters(members):
     return {"".join(member.callspec.params.values()) for member in members}
 
 
-@pytest.mark.parametrize(("columns", "expected"), [
-    (["xyz", "ab"], {"xa", "yb", "za"}), (["ab", "xyz"], {"ax", "by", "az"}), (["xyz", "ab", "1234"], {"xa1", "yb2", "za3", "xb4"}),
-    (["x", "abc"], {"xa", "xb", "xc"}), (["xyz"], {"x", "y", "z"})])
-def test_the_diagonal_of_a_grid_has_each_value(columns, expected):
+@pytest.mark.parametrize(("columns", "first", "expected"), [
+    (["xyz", "ab"], None, {"xa", "yb", "za"}), (["ab", "xyz"], None, {"ax", "by", "az"}), (["x", "abc"], None, {"xa", "xb", "xc"}),
+    (["xyz", "ab", "1234"], None, {"xa1", "yb2", "za3", "xb4"}), (["xyz"], None, {"x", "y", "z"}), (["abcd", "xyz"], 2, {"ax", "by"})])
+def test_the_diagonal_of_a_grid_has_each_value(columns, first, expected):
     members = [Member()]
     for name, column in enumerate(columns):
         members = [Member(**member.callspec.params, **{str(name): value}) for member in members for value in column]
-    assert letters(typical(members, None)) == expected
+    assert letters(typical(members, diagonal=first)) == expected
 
 
 def test_the_first_so_many():

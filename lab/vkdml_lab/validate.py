@@ -17,9 +17,11 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 
 from vkdml_lab import ROOT
+from vkdml_lab.suite.test_gpu_projection import CASES, TILES
 
 TESTS = [*(f"lab/vkdml_lab/suite/test_{name}.py" for name in ("reference", "elementwise", "plain", "casts")),
          *(f"tests/engine/test_{name}.py" for name in (
@@ -76,7 +78,9 @@ _SAME, _COHERENT = "test_each_way_is_right_and_gives_the_same_bits", "test_coher
 GPU_KERNELS = [f"lab/vkdml_lab/suite/test_gpu_kernels.py::{test}[{way}-{case}]" for case in GPU_CASES
                for test, way in [*((_SAME, way) for way in GPU_WAYS), (_COHERENT, GPU_WAYS[-1])]]
 GPU_KERNELS.append("tests/engine/test_gradients.py::test_right_and_of_the_same_bits_as_on_gpus")
-PROJECTION = ["lab/vkdml_lab/suite/test_gpu_projection.py", "-m", "not thorough"]
+PROJECTION = [f"lab/vkdml_lab/suite/test_gpu_projection.py::test_{test}" for test in (
+    "a_sums_sign_of_zero_is_the_same_from_all_tiles",
+    *(f"each_tile_is_right_and_gives_the_same_bits[{tile}-{case}]" for tile, case in zip(cycle(TILES), CASES)))]
 
 
 @dataclass(frozen=True)

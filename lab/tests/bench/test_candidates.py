@@ -13,6 +13,7 @@ from vkdml_lab.bench.cases import Case
 pytestmark = pytest.mark.device
 
 
+@pytest.mark.thorough
 def test_candidates_are_timed_beside_the_choice():
     """The cost model's choice is the first row. "over the best" is 0 for the fastest row."""
     device = vkdml.Device()

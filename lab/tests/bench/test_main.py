@@ -37,6 +37,7 @@ def test_a_report(tmp_path):
     assert "| gru-3x2x4x8 | onnxruntime-cpu |" in text
 
 
+@pytest.mark.thorough
 def test_a_worker_that_crashes_is_reported_and_started_again(tmp_path):
     other = Case("gru", 2, 2, 4, 8)
     results, text = run(tmp_path, [misbehaving("crash"), misbehaving("refuse"), table()["onnxruntime-cpu"]], [TINY, other])

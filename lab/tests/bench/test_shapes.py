@@ -10,6 +10,7 @@ from vkdml_lab.bench import shapes
 pytestmark = pytest.mark.device
 
 
+@pytest.mark.thorough
 def test_random_shapes(tmp_path, capsys, monkeypatch):
     small = {name: shapes.Model(model.cell, model.gates, 2, 8, model.shapes) for name, model in shapes.MODELS.items()}
     monkeypatch.setattr(shapes, "MODELS", small)

@@ -139,6 +139,7 @@ def test_random_problems(drivers, seed):
     assert int(re.search(r"(\d+) random problems were right", found.stdout)[1]) > 0
 
 
+@pytest.mark.thorough
 def test_a_python_is_the_one_under_the_driver(drivers, tmp_path):
     script = "import sys, vkdml; print(sys.executable, vkdml.Device().info.name)"
     names = {radeon(python, "-c", script).stdout for python in ("python", "python3", sys.executable)}

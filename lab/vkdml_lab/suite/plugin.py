@@ -20,7 +20,8 @@ from vkdml_lab.suite import guards, recording, support
 
 MARKERS = [
     "device: needs a Vulkan device; the fixture of that name adds this mark",
-    "family(reason, first): tests alike, of which `make test` runs the first so many, or the diagonal of a grid of parameters",
+    "family(reason, first, diagonal): tests alike, of which `make test` runs the first so many, or those on the diagonal of the grid "
+    "of their parameters, or on its first so many places",
     "thorough: one of a family that only `make test-all` runs; given below",
 ]
 QUICK_SECONDS = 50  # for tests; collecting takes the rest of a minute
@@ -78,7 +79,7 @@ def pytest_collection_modifyitems(config, items):
         if item.get_closest_marker("family"):
             families[item.function].append(item)
     for members in families.values():
-        for member in set(members) - typical(members, members[0].get_closest_marker("family").kwargs.get("first")):
+        for member in set(members) - typical(members, **members[0].get_closest_marker("family").kwargs):
             member.add_marker("thorough")
     wanted = [text.lower() for text in config.getoption("--only") or [""]]
     keep(config, items, lambda item: any(text in item.nodeid.lower() for text in wanted))
@@ -124,14 +125,14 @@ def operator_of(name):
     return found[0] if found else ""
 
 
-def typical(members, first):
-    """Return the first `first` members. Without a number, return the diagonal of the grid of their parameters, which has each
-    value of each parameter at least once.
+def typical(members, first=None, diagonal=None):
+    """Return the first `first` members. Without this number, return the first `diagonal` places of the diagonal of the grid of
+    their parameters. Without both, return the whole diagonal, which has each value of each parameter at least once.
     """
     if first is not None:
         return set(members[:first])
     values = {name: list({id(member.callspec.params[name]): None for member in members}) for name in members[0].callspec.params}
-    steps = range(max(map(len, values.values())))
+    steps = range(diagonal or max(map(len, values.values())))
     diagonal = {tuple(ids[step % len(ids)] for ids in values.values()) for step in steps}
     return {member for member in members if tuple(id(member.callspec.params[name]) for name in values) in diagonal}
 

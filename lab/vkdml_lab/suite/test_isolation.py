@@ -70,16 +70,17 @@ PLAIN_MISTAKES = {
     "a stride ignored": ("arithmetic", "arithmetic.comp", "b_place += index * tensors.b_stride_##n", "b_place += index", "the check of calls"),
     "half of a word": ("cast", "cast.comp", "word)[source & 1]", "word)[0]", "Difference"),
     "a type for another": ("cast", "cast.comp", "TWO_FLOATS(SOURCE,", "TWO_FLOATS(ELEMENT,", "Difference"),
-    "an edge of a tile": ("gemm", "common/matrices.glsl", "column < matrices.columns", "column <= matrices.columns", "written behind a buffer"),
     "a column of K too many": ("gemm", "gemm.comp", "rows && first_k + k < matrices.inner", "rows && first_k + k <= matrices.inner", "the check of calls"),
     "beta left out": ("gemm", "common/matrices.glsl", "uintBitsToFloat(matrices.beta) * c", "c", "the check of calls"),
     "a row for another": ("cpu/gemm_lanes", "cpu/gemm_lanes.comp", "own[row / 4][row % 4]", "own[row / 4][0]", "the check of calls"),
+    "an edge of a tile": ("gemm", "common/matrices.glsl", "column < matrices.columns", "column <= matrices.columns", "written behind a buffer"),
     "a column for another": ("cpu/gemm_lanes", "cpu/gemm_lanes.comp", "? own[row][i]", "? own[row][0]", "the check of calls"),
     "a column of K too many by lanes": ("cpu/gemm_lanes", "cpu/gemm_lanes.comp", "? inside(k, matrices.inner)", "? inside(k, matrices.inner + 1)", "the check of calls"),
     "a vector for single elements": ("cpu/gemm_lanes", "cpu/gemm_lanes.comp", "place + i * stride", "place + i", "the check of calls"),
 }
 
 
+@pytest.mark.family("mistakes, the first in every kernel", first=10)
 @pytest.mark.parametrize("mistake", PLAIN_MISTAKES)
 def test_mistakes_of_plain_operators_are_seen(device, mistaken, with_profile, mistake):
     """The kernel's tests run until one of them fails."""

@@ -93,14 +93,14 @@ VARIANTS = {"GRU": (cells.GRU, {}), "GRU linear": (cells.GRU, {"LinearBeforeRese
             "LSTM coupled": (cells.LSTM, {"CoupleInputForget": True, "PeepholeTensor": None}), "RNN": (cells.RNN, {})}
 
 
-@pytest.mark.family("each schedule with each cell")
+@pytest.mark.family("each schedule with each cell; the chosen random problems have each schedule, too", diagonal=5)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_schedule(device, schedule, variant):
     check_variant(device, schedule, variant, (9, 7, 10, 21), [9, 0, 1, 5, 8, 2, 9])
 
 
-@pytest.mark.family("each schedule in parts with each cell")
+@pytest.mark.family("each schedule in parts with each cell", diagonal=3)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("schedule", [name for name in SCHEDULES if "stepped" in name or "persistent" in name])
 def test_one_step(device, schedule, variant):
@@ -116,10 +116,10 @@ def check_variant(device, schedule, variant, shape, lengths):
     check(case, run_on_device(device, case, options(device, schedule)))
 
 
-@pytest.mark.family("each shape with each cell")
+@pytest.mark.family("each shape with each cell", diagonal=4)
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
-@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 70, 3, 5), (300, 1, 2, 3), (3, 2, 129, 130), (2, 17, 64, 300),
-                                   (1, 40, 257, 3), (26, 40, 300, 40)])
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 70, 3, 5), (3, 2, 129, 130), (1, 40, 257, 3), (300, 1, 2, 3),
+                                   (2, 17, 64, 300), (26, 40, 300, 40)])
 def test_shape(device, shape, cell):
     case = drawn_case(make_desc(cell, *shape), seed=1)
     check(case, run_on_device(device, case))
@@ -137,7 +137,7 @@ def test_wide_input(device, schedule):
         check(case, results)
 
 
-@pytest.mark.family("each shape with some schedules and each cell")
+@pytest.mark.family("each shape with some schedules and each cell", diagonal=2)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("schedule", ["default", "plain", "resident"])
 @pytest.mark.parametrize("shape", [(1000, 1, 128, 128), (40, 3, 8, 512), (20000, 1, 1, 4), (3, 1, 5, 1100), (1, 1, 5, 1100)])
@@ -153,7 +153,7 @@ def test_long_and_wide(device, shape, schedule, variant):
         check(case, results)
 
 
-@pytest.mark.family("each shape with each cell")
+@pytest.mark.family("each shape with each cell", diagonal=2)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("shape", [(200, 1, 64, 64), (3, 2, 5, 1100), (2, 1, 1100, 70), (9, 20, 30, 130)])
 def test_long_and_wide_float64(device, shape, variant):
