@@ -1,4 +1,4 @@
-"""lab/vkdml_lab/gpu: some plans with the installed RADV's compiler, if there is one; the demands; and patches of downloads."""
+"""lab/vkdml_lab/gpu: plans that an installed RADV compiles, if any; demands (bounds on figures of code); downloads' patches."""
 
 import csv
 import subprocess
@@ -196,7 +196,7 @@ def test_the_best_plan_counts():
 
 
 def test_every_demand_has_a_place():
-    """The cases and GPUs that demands name exist."""
+    """Each demand applies to at least one of the checked cases, on at least one GPU."""
     everywhere = [part(gpu, case, plan) for gpu in GPUS for case in CASES.values() for plan in (DEFAULT, PERSISTENT)]
     for demand in DEMANDS:
         assert any(demand.where(one) for one in everywhere), demand.what

@@ -57,7 +57,7 @@ def test_every_way_in_turns(comparison):
 @pytest.mark.thorough
 @pytest.mark.device
 def test_what_others_break_is_not_our_failure(comparison):
-    """Wrong results have no time. A crash ends the other libraries in the process, too."""
+    """No row says "failed". A wrong result has no time; after a crash, no library that shares the process has times."""
     ours = [one for one in comparison._peers["together"].parts if one.name == OURS]
     comparison._peers["together"] = Peer.together([*ours, misbehaving("wrong"), misbehaving("unavailable"), misbehaving("crash")])
     found = [row for row in rows(comparison, "together", "with crash") if "way" in row]

@@ -63,7 +63,7 @@ class Tree:
         self._run("the shaders", ["tools/compile_shaders.py", "src/vkdml/spirv"])
 
     def build_kp(self) -> None:
-        """Builds kp as the tree's own pyproject.toml says. Raises SystemExit if that fails, or if it has none."""
+        """Builds kp (Kompute's module) by the tree's own tools/build_kp.py. Raises SystemExit if that fails or is missing."""
         if not (self.folder / "tools/build_kp.py").exists():
             raise SystemExit(f"against: {self.name} takes kp from a package of its own: name a commit that has it inside")
         self._run("kp", ["-W", "ignore", "-c", "import setuptools; setuptools.setup()", "--quiet", "build_ext", "--inplace"],
@@ -141,7 +141,7 @@ def matching(patterns: Sequence[str]) -> list[Case]:
 
 @contextmanager
 def checked_out(repository: Path, revision: str) -> Iterator[Tree]:
-    """A commit in a temporary git worktree, with compiled shaders. Raises SystemExit if git fails, or kp is not inside."""
+    """Check a commit out into a temporary worktree, and build its shaders and kp. Raises SystemExit if git or a build fails."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Tree("other", Path(folder).resolve() / "tree")
         _git(repository, "worktree", "add", "--detach", "--quiet", str(tree.folder), f"{revision}^{{commit}}")

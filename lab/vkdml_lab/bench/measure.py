@@ -139,7 +139,7 @@ def checked_rows(case: Case) -> np.ndarray:
 
 @lru_cache(maxsize=2)  # a case, and its variant for workers that change it
 def expect(case: Case) -> list[np.ndarray]:
-    """The outputs that the last of the checked calls must have, in the checked rows."""
+    """The reference's outputs for the last of a case's checked_calls, in the rows of the batch that checked_rows returns."""
     arrays, rows = case.arrays(), checked_rows(case)
     lengths = {"sequence_lens": case.lengths[rows]} if case.ragged else {}
     x = np.concatenate([arrays["X"][:, rows]] * case.checked_calls)

@@ -29,8 +29,8 @@ class LoopStep:
     in it, the outermost first. dispatches: number in a step, each waiting for the one before. exchanges: how often a step's
     workgroups wait for each other's h. passes: how often a step goes through the weights. own_loads: an invocation's loads of
     16 bytes in a pass, without those of weights. streams: whether some weights are loaded in each step. weights: bytes of
-    weights that all workgroups load in a step. loaded: the same, with each tile of rows that follows. summing, finishing:
-    shares of a workgroup's invocations that add up partial sums, and that finish elements.
+    weights that all workgroups load in a step. loaded: the same, but streamed weights count for each tile of rows. summing,
+    finishing: shares of a workgroup's invocations that add up partial sums, and that finish elements.
     """
 
     is_loop: bool
@@ -52,7 +52,7 @@ class LoopStep:
 
 
 def step_of(dispatch: Dispatch) -> LoopStep | None:
-    """Return the step of a kernel; None for kernels whose times no demand bounds, such as float64's."""
+    """Return the facts about a step of a kernel. None for all but the projection and forward time loops in shaders/gpu/."""
     *_, room, name = f"/{dispatch.kernel}".split("/")
     cell, _, schedule = name.partition("_")
     if room != "gpu":

@@ -1,4 +1,4 @@
-"""Controls: planted mistakes that a mode must report. If it does not, its silence about the real kernels means nothing."""
+"""Controls: mistakes planted in kernels. If a mode (modes.py) misses one, its silence on real kernels means nothing."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ CONTROLS = [
 
 
 def inexact_functions() -> str:
-    """Return the report of functions a hundred times as inexact as Vulkan allows, or "" if it misses them."""
+    """Return what mode "inexact" reports of functions a hundred times as inexact as Vulkan allows, or "" if it misses them."""
     results = (modes.inexact(seed, _recurrent(seed, SEQUENCE), {}, scale=100.0) for seed in range(_TRIES))
     return next((text for result in results for text in result.wrong if text.startswith(_WRONG)), "")
 

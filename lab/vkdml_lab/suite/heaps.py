@@ -32,7 +32,7 @@ DRAWN = {
 
 
 def program(rng):
-    """Draw a program. Places come from two lists, or differ from these in one place, so that dispatches share parts."""
+    """Draw a program. Tensors lie in one of two lists of slots, at times with one redrawn slot, so that dispatches overlap."""
     often = np.array([row[0] for row in DRAWN.values()])
     layouts = rng.integers(0, PLACES, (2, 8))
 
