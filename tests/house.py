@@ -6,8 +6,10 @@ A rule is a function from the root of a tree to its breaches: the file, the line
 from __future__ import annotations
 
 import ast
+import gc
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatch
 from functools import cache
@@ -105,7 +107,15 @@ def line_of(text: str, position: int) -> int:
 @cache
 def parsed(path: Path) -> list[ast.AST]:
     """All nodes of a module, the module first."""
-    return list(ast.walk(ast.parse(path.read_text())))
+    gc.disable()  # as nodes are kept, to look for those that are gone takes longer than to parse
+    found = list(ast.walk(ast.parse(path.read_text())))
+    gc.enable()
+    return found
+
+
+@cache
+def import_statements(path: Path) -> list[ast.Import | ast.ImportFrom]:
+    return [node for node in parsed(path) if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 def nodes(root: Path, *patterns: str) -> Iterator[tuple[Path, ast.AST]]:
@@ -132,8 +142,8 @@ def modules(root: Path) -> dict[str, Path]:
 def imports(name: str, path: Path, known: Mapping[str, Path]) -> Iterator[tuple[str, int]]:
     """The tree's modules that one imports, anywhere in it, with their lines."""
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
-    for node in parsed(path):
-        targets = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+    for node in import_statements(path):
+        targets = [alias.name for alias in node.names]
         if isinstance(node, ast.ImportFrom):
             base = package[:len(package) - node.level + 1] if node.level else []
             targets = [".".join([*base, *filter(None, [node.module]), target]) for target in targets]
@@ -141,7 +151,7 @@ def imports(name: str, path: Path, known: Mapping[str, Path]) -> Iterator[tuple[
             parts = target.split(".")
             tries = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
             if found := next((one for one in tries if one in known), None):
-                yield found, getattr(node, "lineno", 0)
+                yield found, node.lineno
 
 
 def layers(root: Path) -> Breaches:
@@ -197,11 +207,11 @@ def names_twice(root: Path) -> Breaches:
 
 def unused_ways_inside(root: Path) -> Breaches:
     path = root / LABORATORY
-    users = "\n".join(user.read_text() for user in files(root, *OUTSIDE))
+    used = Counter(word for user in files(root, *OUTSIDE) for word in re.findall(r"\w+", user.read_text()))
     for node in parsed(path):
         if isinstance(node, ast.alias | ast.FunctionDef):
             name = getattr(node, "asname", None) or node.name
-            if name != "annotations" and len(re.findall(rf"\b{name}\b", users)) < 2:
+            if name != "annotations" and used[name] < 2:
                 yield path, node.lineno, f"has {name}, which nothing outside uses: take it out"
 
 
@@ -257,7 +267,10 @@ def spelled_out(pattern: str) -> list[str]:
 
 def missing_paths(root: Path) -> Breaches:
     """A path in prose may begin anywhere: at the root, or at a module's or shader's own name."""
-    there = {path.relative_to(root).as_posix() for path in root.rglob("*") if not UNREAD & set(path.relative_to(root).parts)}
+    there = set[str]()
+    for folder, folders, names in os.walk(root):
+        folders[:] = set(folders) - UNREAD
+        there |= {f"{folder}/{name}"[len(f"{root}/"):] for name in (*folders, *names)}
     ends = {"/".join(parts[start:]) for parts in (path.split("/") for path in there) for start in range(len(parts))}
     unkept = [f"{one.rstrip('/*')}*" for one in generated(root)]
     for path in files(root, *DOCUMENTS, *PLAIN, *SHADERS, *OURS, "lab/**/*.comp", "examples/**/*.py"):
