@@ -1,12 +1,10 @@
 """Buffers that only kernels use, and those that the host reads in place."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
 import vkdml
+from tests.engine.programs import run
 from vkdml.engine.vulkan.buffers import Buffer
 from vkdml.engine.vulkan.memory import Range
 
@@ -67,12 +65,9 @@ def test_parts_that_are_joined_have_the_newest_stamp(device):
 @pytest.mark.parametrize("ends", ["gpu.driver._lose('lost by a test')", "devices._open.clear(), sessions._devices.clear()"])
 def test_a_hosts_array_outlives_its_device(ends):
     """What it sees would be unmapped: in a process of its own. With the array the device goes, and its threads."""
-    done = subprocess.run([sys.executable, "-c", f"""
-import gc, os, weakref
-import numpy as np
-import vkdml
+    assert run(f"""
+import weakref
 from vkdml.faces import sessions
-from vkdml.engine.vulkan import gpu as devices
 
 def threads():
     return len(os.listdir("/proc/self/task"))
@@ -96,6 +91,4 @@ print(threads() == opened)
 del part
 gc.collect()
 print(threads() < opened or opened == before)
-"""], capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["True True", "True 2.0 1.0", "True", "True"]
+""") == "True True\nTrue 2.0 1.0\nTrue\nTrue\n"

@@ -2,24 +2,18 @@
 
 import re
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
+from tests.engine.programs import run
+
 pytestmark = pytest.mark.device
 
-SECONDS = 30  # far more than an end may take, less than what is queued: 200 executions of a fifth of a second at least
+SECONDS = 30  # far more than an end may take, less than what is queued: QUEUED executions of LONG seconds at least
 
 HEAD = """
-import atexit, os, signal, sys, threading, time
-behind = []  # what is called at exit behind vkdml's own handler, as it was registered before
-atexit.register(lambda: [call() for call in behind])
-import numpy as np
-import vkdml
-
+LONG, QUEUED = 0.02, 2000
 w, r = np.full((1, 3, 4), 0.1, np.float32), np.full((1, 3, 3), 0.1, np.float32)
 device = vkdml.Device()
 
@@ -31,7 +25,7 @@ def in_daemon(work):
         while True:
             work()
     threading.Thread(target=loop, daemon=True).start()
-    time.sleep(0.3)
+    time.sleep(0.1)
 
 def recorder_of(seconds):
     '''An execution, one submission, of so many seconds at least.'''
@@ -60,12 +54,10 @@ def error_of(call):
 """
 
 
-def end(code, with_code=0):
+def end(code, with_code=0, imports=""):
     """What a program prints, which may take some seconds from its last line to its end."""
-    done = subprocess.run([sys.executable, "-u", "-W", "ignore", "-c", HEAD + code + "\nprint(f'ends at {time.time()}')\nsys.exit(code)"],
-                          capture_output=True, text=True, timeout=200, cwd=Path(__file__).parents[2])
-    assert (done.returncode, done.stderr) == (with_code, "")
-    before, begin, behind = re.split(r"ends at (.*)\n", done.stdout)
+    printed = run(HEAD + code + "\nprint(f'ends at {time.time()}')\nsys.exit(code)", with_code, imports)
+    before, begin, behind = re.split(r"ends at (.*)\n", printed)
     assert time.time() - float(begin) < SECONDS
     return [*before.splitlines(), *behind.splitlines()]
 
@@ -73,7 +65,7 @@ def end(code, with_code=0):
 # What a daemon thread is doing
 CALLS = {
     "short calls": "work = compute",
-    "a long call": "work = recorder_of(1).execute",
+    "a long call": "work = recorder_of(0.3).execute",
     "first calls": """
 sizes = iter(range(1, 10_000))
 def work():
@@ -113,21 +105,20 @@ def test_a_torch_twin_in_a_daemon_thread(has_gradients):
     """
     pytest.importorskip("torch")
     assert end(f"has_gradients = {has_gradients}" + """
-import torch, vkdml.torch
 twin, x = vkdml.torch.convert(torch.nn.GRU(4, 3).eval().requires_grad_(has_gradients)), torch.ones(500, 2, 4)
-results = []
+results = [twin(x)]
 in_daemon(lambda: results.append(twin(x)))
 print("torch._dynamo" in sys.modules)
 code = 3
-""", with_code=3) == ["False"]
+""", 3, "import torch, vkdml.torch") == ["False"]
 
 
 def test_nothing_that_is_queued_is_waited_for():
     """Who waits for it nevertheless hears of it."""
     said = "the process ended before the execution did"
     assert end("""
-recorder = recorder_of(0.2)
-executions = [recorder.execute_async() for _ in range(200)]
+recorder = recorder_of(LONG)
+executions = [recorder.execute_async() for _ in range(QUEUED)]
 time.sleep(0.2)
 behind += [lambda: error_of(executions[-1].wait), lambda: error_of(recorder.execute_async().wait)]
 code = 4
@@ -156,7 +147,7 @@ def test_handlers_at_exit_may_call():
     """Before vkdml's own or behind it, while a daemon thread calls, and after work that was abandoned."""
     assert end("""
 expected = compute()
-recorder = recorder_of(0.5)
+recorder = recorder_of(0.2)
 is_right = lambda: print((compute() == expected).all())
 behind += [is_right]
 atexit.register(is_right)
@@ -169,7 +160,7 @@ code = 6
 STATES = {
     "running": "recorder.execute()",
     "waiting": "recorder.execute_async().wait()",
-    "queued": "[recorder.execute_async() for _ in range(200)], time.sleep(100)",
+    "queued": "[recorder.execute_async() for _ in range(QUEUED)], time.sleep(100)",
     "joining": "thread = threading.Thread(target=recorder.execute, daemon=True)\nthread.start()\nthread.join()",
 }
 
@@ -180,7 +171,7 @@ STATES = {
 def test_a_signal_ends_it(state, handled):
     """The default, or an exit that a handler of Python's raises."""
     assert end(f"""
-recorder = recorder_of(0.2)
+recorder = recorder_of({"LONG" if state == "queued" else 0.2})
 if {handled}:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
 threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGTERM]).start()
@@ -192,11 +183,11 @@ print(f"ends at {{time.time()}}")
 def test_signals_while_it_ends():
     """What runs is waited for as long as without them, and what their handlers raise is not reported."""
     assert end("""
-recorder = recorder_of(1.5)
+recorder = recorder_of(0.5)
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
 in_daemon(recorder.execute)
 def begin():  # right before vkdml's own handler
-    for seconds in (0.1, 0.2, 0.3):
+    for seconds in (0.05, 0.1, 0.2):
         os.spawnlp(os.P_NOWAIT, "sh", "sh", "-c", f"sleep {seconds}; kill {os.getpid()}")
 atexit.register(begin)
 code = 14
@@ -205,8 +196,8 @@ code = 14
 
 def test_os_exit():
     assert end("""
-recorder = recorder_of(0.2)
-executions = [recorder.execute_async() for _ in range(200)]
+recorder = recorder_of(LONG)
+executions = [recorder.execute_async() for _ in range(QUEUED)]
 time.sleep(0.2)
 print(f"ends at {time.time()}")
 os._exit(8)
@@ -216,8 +207,8 @@ os._exit(8)
 def test_a_child_of_a_fork_ends():
     """Whose parent's threads are not there."""
     assert end("""
-recorder = recorder_of(0.2)
-executions = [recorder.execute_async() for _ in range(200)]
+recorder = recorder_of(LONG)
+executions = [recorder.execute_async() for _ in range(QUEUED)]
 in_daemon(compute)
 child = os.fork()
 if child == 0:
@@ -246,9 +237,9 @@ def test_asyncio():
     """A task that was cancelled leaves its execution, which is not waited for."""
     assert end("""
 import asyncio
-recorder = recorder_of(0.2)
+recorder = recorder_of(LONG)
 async def main():
-    executions = [recorder.execute_async() for _ in range(200)]
+    executions = [recorder.execute_async() for _ in range(QUEUED)]
     try:
         await asyncio.wait_for(asyncio.to_thread(executions[-1].wait, 0.3), 0.1)
     except TimeoutError:

@@ -1,21 +1,13 @@
 """Devices and child processes: what the child cannot use says so, and nothing hangs. Each case in a process of its own."""
 
-import os
-import signal
-import subprocess
-import sys
-
 import pytest
+
+from tests.engine import programs
 
 pytestmark = pytest.mark.device
 
-SECONDS = 100  # far more than any of it takes
-
+TORCH = "import torch, vkdml.torch"
 HEAD = """
-import os, sys, threading
-import numpy as np
-import vkdml
-
 x, w, r = np.ones((2, 2, 4), np.float32), np.full((1, 3, 4), 0.1, np.float32), np.full((1, 3, 3), 0.1, np.float32)
 
 def compute(_=None):
@@ -37,19 +29,8 @@ def in_child(work):
 """
 
 
-def run(code):
-    """What a program prints, unbuffered, as a child would print its parent's buffer again. All of its processes are ended after
-    some time.
-    """
-    process = subprocess.Popen([sys.executable, "-u", "-W", "ignore", "-c", HEAD + code], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                               text=True, start_new_session=True)
-    try:
-        output, errors = process.communicate(timeout=SECONDS)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        pytest.fail("it hangs")
-    assert process.returncode == 0, errors
-    return output.split()
+def run(code, imports=""):
+    return programs.run(HEAD + code, imports=imports).split()
 
 
 def test_a_device_of_the_parent_is_refused():
@@ -87,7 +68,6 @@ def test_a_parent_that_opened_none_leaves_it_to_the_child():
     """Nor do layers and converted modules that are made before the fork open one."""
     pytest.importorskip("torch")
     assert run("""
-import torch, vkdml.torch
 vkdml.Device.enumerate()
 layer, twin = vkdml.RNN(w, r), vkdml.torch.convert(torch.nn.RNN(4, 3).eval())
 def right():
@@ -95,7 +75,7 @@ def right():
         return 0 < compute() == compute() == float(layer(x)[0].sum()) and bool(torch.isfinite(twin(torch.ones(2, 2, 4))[0]).all())
 print(layer)
 print(in_child(right), in_child(right), right())
-""") == "<RNN: I 4, H 3, float32, forward on the default device> 0 0 True".split()
+""", TORCH) == "<RNN: I 4, H 3, float32, forward on the default device> 0 0 True".split()
 
 
 @pytest.mark.parametrize("opened", [False, True])
@@ -103,7 +83,6 @@ def test_no_lock_of_another_thread_is_waited_for(opened):
     """Nor one of the thread that forks."""
     result = "refused(compute)" if opened else "compute() > 0"
     assert run(f"""
-from vkdml.engine.vulkan import gpu as devices
 {"compute()" if opened else ""}
 locks = [devices._opening, *(gpu.lock for gpu in devices._open.values())]
 held, done = threading.Event(), threading.Event()
@@ -132,7 +111,6 @@ def test_a_child_may_drop_what_the_parent_made():
     assert run("""
 import gc
 from vkdml.faces import functional, sessions
-from vkdml.engine.vulkan import gpu as devices
 
 def drop():
     functional.shared_session = sessions.Session()
@@ -181,4 +159,4 @@ loader = DataLoader(Computed(), num_workers=1, multiprocessing_context="fork", t
 print(all(float(value) > 0 for value in loader))
 compute()
 print(refused(lambda: list(loader)))
-""") == ["True", "True"]
+""", TORCH) == ["True", "True"]

@@ -1,15 +1,13 @@
 """Too little memory, and no threads: errors, and what fits goes on. In processes of their own."""
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import vkdml
+from tests.engine import programs
 from tests.engine.ready import as_ours
 from vkdml.engine.vulkan import system
 from vkdml.engine.vulkan.driver import Background
@@ -19,20 +17,13 @@ from vkdml.engine.vulkan.system import heap_bytes
 pytestmark = pytest.mark.device
 
 
-def run(code, *arguments, timeout=100):
+def run(code, *arguments):
     """What a program prints."""
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=timeout,
-                          cwd=Path(__file__).parents[2])
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return programs.run(f"arguments = {arguments}\n{code}").splitlines()
 
 
 # A driver's compiler may crash without memory, so all that is needed is compiled before. The lengths are of one size class
 MEMORY = """
-import resource, sys
-import numpy as np
-import vkdml
-
 w, r = np.full((1, 8, 256), 0.01, np.float32), np.full((1, 8, 8), 0.001, np.float32)
 layer = vkdml.RNN(w, r)
 small, large = (np.ones((steps, 32, 256), np.float32) for steps in (50, 3000))
@@ -42,7 +33,7 @@ device.cache_limit, kept = 0, device.cache_limit
 layer(small)
 device.cache_limit = kept
 pages = int(open("/proc/self/statm").read().split()[0])
-limit = pages * resource.getpagesize() + int(sys.argv[1]) * 2**20
+limit = pages * resource.getpagesize() + arguments[0] * 2**20
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 for _ in range(2):
     try:
@@ -100,15 +91,13 @@ def test_an_interrupt_while_a_thread_starts(monkeypatch):
 
 # Everything that is imported late is imported before, as another user may not read it
 PROCESSES = """
-import importlib.readers, os, resource, sys, threading
-import numpy as np
-import vkdml
+import importlib.readers
 from tools.compile_shaders import kernels as names
 from vkdml.engine.vulkan import spirv
 
 for name in names():
     spirv.load(name)
-number = int(sys.argv[1])
+(number,) = arguments
 resource.setrlimit(resource.RLIMIT_NPROC, (number, number))
 os.setgroups([])
 os.setgid(54321)
@@ -136,14 +125,10 @@ def test_a_limit_on_threads(number):
 
 
 SHAPES = """
-import sys
-import numpy as np
-import vkdml
-
 def anonymous():  # without pages of files, such as a driver's code: they come and go with the system's cache
     return int(next(line for line in open("/proc/self/status") if line.startswith("RssAnon")).split()[1]) * 1024
 
-shapes, limit = map(int, sys.argv[1:])
+shapes, limit = arguments
 device = vkdml.Device()
 device.cache_limit = limit
 x = np.ones((3, 4, 8), np.float32)  # of so few steps and so many rows that the kernel reads x itself
@@ -160,7 +145,7 @@ print(anonymous() - before)
 @pytest.mark.parametrize(("shapes", "limit"), [(12, 12 * 2**20), pytest.param(300, 256 * 2**20, marks=[pytest.mark.thorough, pytest.mark.timeout(900)])])
 def test_what_pipelines_take_of_the_process_is_bounded(shapes, limit):
     """Each shape is another pipeline, some MiB where a driver compiles for the CPU."""
-    made, kept, grown = map(int, run(SHAPES, shapes, limit, timeout=900))
+    made, kept, grown = map(int, run(SHAPES, shapes, limit))
     assert made >= shapes - 1
     assert kept <= limit
     assert grown <= 1.125 * limit

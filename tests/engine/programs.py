@@ -1,0 +1,56 @@
+"""Programs in processes of their own. To import takes most of a short one's time, so a process that has imported forks for each."""
+
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+SECONDS = 900  # far more than any program takes
+
+# Opens no device. Prints the exit code of each program, in a file of the folder that it reads the name of
+FORKS = """
+import atexit
+behind = []  # what a program calls at exit behind vkdml's own handler, as it was registered before
+atexit.register(lambda: [call() for call in behind])
+import gc, os, resource, signal, sys, threading, time
+import numpy as np
+import vkdml
+from vkdml.engine.vulkan import gpu as devices
+{imports}
+
+for folder in map(str.strip, sys.stdin):
+    child = os.fork()
+    if child == 0:
+        break
+    begin = time.monotonic()
+    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+        time.sleep(0.002)
+        if time.monotonic() - begin > {SECONDS}:
+            os.killpg(child, signal.SIGKILL)
+    print(os.waitstatus_to_exitcode(ended[1]), flush=True)
+else:
+    sys.exit()
+os.setsid()
+for stream in (1, 2):
+    os.dup2(os.open(f"{{folder}}/{{stream}}", os.O_CREAT | os.O_WRONLY), stream)
+exec(open(f"{{folder}}/program").read())
+"""
+
+
+PROCESSES: dict[str, subprocess.Popen[str]] = {}  # by what they import, until the tests end
+
+
+def run(program, ends_with=0, imports=""):
+    """What a program prints, which has the exit code that it should, and prints no error."""
+    if imports not in PROCESSES:
+        PROCESSES[imports] = subprocess.Popen(
+            [sys.executable, "-u", "-W", "ignore", "-c", FORKS.format(imports=imports, SECONDS=SECONDS)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, cwd=Path(__file__).parents[2])
+    process = PROCESSES[imports]
+    with TemporaryDirectory() as folder:
+        path = Path(folder)
+        (path / "program").write_text(program)
+        process.stdin.write(f"{folder}\n")
+        code = int(process.stdout.readline())
+        assert (code, (path / "2").read_text()) == (ends_with, "")
+        return (path / "1").read_text()
