@@ -112,7 +112,8 @@ def test_errors_and_exit_codes(capsys, files, arguments, code, message):
 
 
 @pytest.mark.device
-@pytest.mark.parametrize("name", ["VKDML_TUNING", "VKDML_SELFTEST", "VKDML_VERIFY", "VKDML_MEMORY_BYTES", "VKDML_LOG"])
+@pytest.mark.family("variables that different modules read", first=2)
+@pytest.mark.parametrize("name", ["VKDML_LOG", "VKDML_TUNING", "VKDML_SELFTEST", "VKDML_VERIFY", "VKDML_MEMORY_BYTES"])
 def test_a_wrong_variable_is_wrong_usage(name):
     done = subprocess.run([sys.executable, "-m", "vkdml", "explain", "gru-1x1x1x1"], capture_output=True, text=True, env={**os.environ, name: "loud"})
     assert (done.returncode, done.stdout, name in done.stderr, done.stderr.count("\n")) == (2, "", True, 1), done.stderr
@@ -169,6 +170,7 @@ def test_as_a_module_and_a_command():
         assert done.stdout == f"vkdml {vkdml.__version__}\n"
 
 
+@pytest.mark.family("programs", first=1)
 @pytest.mark.parametrize(("module", "says"), [
     ("vkdml_lab.validate", r"takes\s+no\s+arguments"), ("tests.planning.snapshot", "--against FILE  print the rows that differ"),
     ("lab.tests.radeon.check", "--minutes MINUTES +test random problems"),

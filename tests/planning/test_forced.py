@@ -53,6 +53,7 @@ def check_forced(problem, info, forced):
     assert planned.buffers.get("gates", 0) <= forced.get("workspace_bytes", 2**28)
 
 
+@pytest.mark.family("random options of each problem on each device")
 @pytest.mark.parametrize("info", DEVICES)
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_any_options(problem, info):

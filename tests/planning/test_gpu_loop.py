@@ -71,8 +71,10 @@ def test_all_tilings_of_a_problem_share_packed_weights():
 
 # Tilings
 
-def test_loops_add_up_and_are_within_the_devices_limits():
-    for info, loops in of_sizes(SIZES, (1, 4, 9, 70)):
+@pytest.mark.family("sizes", first=3)
+@pytest.mark.parametrize("hidden", [100, 512, 3000, *(size for size in SIZES if size not in (100, 512, 3000))])
+def test_loops_add_up_and_are_within_the_devices_limits(hidden):
+    for info, loops in of_sizes([hidden], (1, 4, 9, 70)):
         for loop in loops:
             assert loop.workgroup % (8 * loop.column_groups) == 0
             assert loop.turn_units * loop.column_groups == loop.workgroup <= info.max_workgroup_invocations
@@ -126,10 +128,12 @@ def test_rows_of_any_batch_of_a_class_have_their_place(batch):
                 assert loop.states_bytes == (loop.slots_in_buffer * batch * loop.vector_bytes)
 
 
+@pytest.mark.family("each GPU with each cell")
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 @pytest.mark.parametrize("name", GPUS)
-def test_parts_that_wait_and_were_not_asked_for_run_side_by_side(name):
+def test_parts_that_wait_and_were_not_asked_for_run_side_by_side(name, cell):
     info, waits = GPUS[name], 0
-    for cell, sizes in product(CELLS, ((250, 1, 64, 128), (250, 1, 64, 512), (250, 1, 64, 1024, 2), (50, 200, 64, 256))):
+    for sizes in ((250, 1, 64, 128), (250, 1, 64, 512), (250, 1, 64, 1024, 2), (50, 200, 64, 256)):
         target = Target(make_problem(*sizes, cell=cell), info)
         for tiling in tilings(target):
             if tiling.loop.schedule == "persistent":

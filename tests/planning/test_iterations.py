@@ -33,6 +33,7 @@ def bounds(target, tiling):
     return found
 
 
+@pytest.mark.family("random problems", first=80)
 @pytest.mark.parametrize("seed", range(200))
 def test_every_dispatch_is_within_the_limit(seed):
     rng = Random(seed)
