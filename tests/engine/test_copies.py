@@ -120,12 +120,12 @@ def copied(monkeypatch):
 def test_calls_copy_the_bytes_of_their_tensors(device, copied, monkeypatch):
     """To the byte, each way, though calls of other sizes share the buffers."""
     monkeypatch.setattr(device.gpu, "host_memory", False)
-    w, r, x = np.ones((1, 60, 7), np.float32), np.ones((1, 60, 20), np.float32), np.ones((1100, 3, 7), np.float32)
-    y, y_h = vkdml.gru(x, w, r, device=device)
+    w, r, x = np.ones((1, 20, 7), np.float32), np.ones((1, 20, 20), np.float32), np.ones((1100, 3, 7), np.float32)
+    y, y_h = vkdml.rnn(x, w, r, device=device)
     assert sorted(copied) == sorted(array.nbytes for array in (w, r, x, y, y_h))
-    small, _ = vkdml.gru(x[:2], w, r, device=device)
+    small, _ = vkdml.rnn(x[:2], w, r, device=device)
     assert np.array_equal(small, y[:2])
-    assert np.array_equal(vkdml.gru(x, w, r, device=device)[0], y)
+    assert np.array_equal(vkdml.rnn(x, w, r, device=device)[0], y)
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -133,9 +133,9 @@ def test_small_inputs_are_not_copied(device, copied, monkeypatch, fails):
     """They are in device memory that the host writes, if there is room. Sequence lengths are copied, as the host reads them
     to check them.
     """
-    w, r, h = np.full((1, 60, 7), 0.1, np.float32), np.full((1, 60, 20), 0.1, np.float32), np.ones((1, 3, 20), np.float32)
+    w, r, h = np.full((1, 20, 7), 0.1, np.float32), np.full((1, 20, 20), 0.1, np.float32), np.ones((1, 3, 20), np.float32)
     lengths, inputs = np.array([11, 5, 2], np.int32), [np.full((11, 3, 7), value, np.float32) for value in (1, 2, 1)]
-    expected = [vkdml.gru(x, w, r, initial_h=h, sequence_lens=lengths, device=device) for x in inputs]
+    expected = [vkdml.rnn(x, w, r, initial_h=h, sequence_lens=lengths, device=device) for x in inputs]
     make = device.gpu.make_tensor
 
     def failing(size, kind):
@@ -148,7 +148,7 @@ def test_small_inputs_are_not_copied(device, copied, monkeypatch, fails):
     if fails:
         monkeypatch.setattr(device.gpu, "make_tensor", failing)
     copied.clear()  # a discrete GPU has copied before
-    layer = vkdml.GRU(w, r, device=device)
+    layer = vkdml.RNN(w, r, device=device)
     for x, outputs in zip(inputs, expected):
         for array, right in zip(layer(x, initial_h=h, sequence_lens=lengths), outputs):
             np.testing.assert_array_equal(array, right)

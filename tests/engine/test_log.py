@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import vkdml
+from tests.engine import programs
 from tests.engine.ready import as_ours, table_of
 from tests.engine.test_tuner import timed  # noqa: F401  (a fixture)
 from vkdml.cli.common import progress
@@ -46,18 +47,14 @@ def logged(caplog):
 
 
 def test_the_environment_sends_it_to_stderr(device):
-    def run(**environment):
-        done = subprocess.run([sys.executable, "-c", RUN], capture_output=True, text=True, check=True, env={
-            **{name: value for name, value in os.environ.items() if name != "VKDML_LOG"}, **environment})
-        assert done.stdout == ""
-        return done.stderr
-
-    lines = run(VKDML_LOG="debug").splitlines()
+    assert programs.run(RUN) == ""  # and nothing to stderr
+    done = subprocess.run([sys.executable, "-c", RUN], capture_output=True, text=True, check=True, env={**os.environ, "VKDML_LOG": "debug"})
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
     for pattern in (rf"vkdml.engine.vulkan.gpu INFO opened {re.escape(device.info.name)}", r"vkdml.engine.vulkan.gpu INFO compiled \S+ in [\d.]+ ms",
                     r"vkdml.engine.compiled DEBUG RNN: T 2, B 2, I 4, H 3, float32, forward: .* dispatches of .*, estimated [\d.]+ ms",
                     r"vkdml.engine.vulkan.driver DEBUG a submission ran for [\d.]+ ms"):
         assert any(re.fullmatch(rf"\d+-\d+-\d+ [\d:,]+ {pattern}.*", line) for line in lines), (pattern, lines)
-    assert run() == ""
 
 
 def test_a_wrong_level_is_refused(monkeypatch):

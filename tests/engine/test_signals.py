@@ -282,13 +282,13 @@ ERRORS = KeyboardInterrupt(), vkdml.InvalidArgumentError("a handler", "raises", 
 
 
 @pytest.mark.family("errors at each place", first=2)
-@pytest.mark.parametrize(("first", "error"), [(first, error) for places in ((1, 3), (3, 1)) for first, error in zip(places, ERRORS)], ids=repr)
+@pytest.mark.parametrize(("first", "error"), [(first, error) for places in ((1, 3), (5, 7), (3, 1), (7, 5)) for first, error in zip(places, ERRORS)], ids=repr)
 def test_an_interrupt_while_the_store_changes(uses, first, error):
     """What is kept may be inconsistent then, whatever the class of the exception, and is dropped."""
     def interrupt():
         raise error
 
-    for place in range(first, 100, 4):
+    for place in range(first, 100, 8):
         uses.layer()
         try:
             Interrupt(place, interrupt, (store.__file__,)).during(uses.layer_of_other_sizes)

@@ -1,5 +1,6 @@
 """The SPIR-V in the package is what shaders/ compiles to, and asks devices for nothing special."""
 
+import hashlib
 import re
 import shutil
 import subprocess
@@ -25,27 +26,27 @@ SHIPPED = Path(vkdml.__file__).parent / "spirv"
 ALLOWED_CAPABILITIES = {"cpu": {1, 61, 65, 68}, "halves": {1, 4433}}
 
 
-@pytest.fixture(scope="module")
-def fresh(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("spirv")
-    compile_shaders.compile_shaders(directory)
-    return directory
+@pytest.mark.family("no test begins with stale kernels: left are the compiler and its flags", first=6)
+@pytest.mark.parametrize("name", sorted(compile_shaders.kernels(), key=lambda name: ("rnn" not in name, name)))
+def test_shipped_equals_source(name, tmp_path):
+    source, holes = compile_shaders.sources(compile_shaders.SHADERS)[name]
+    compile_shaders.compile_source(source, tmp_path / "fresh.spv", holes)
+    assert (SHIPPED / f"{name}.spv").read_bytes() == (tmp_path / "fresh.spv").read_bytes(), "run: pip install -e ."
 
 
-def test_shipped_equals_source(fresh):
-    names = {path.relative_to(fresh) for path in fresh.rglob("*.spv")}
-    assert names == {path.relative_to(SHIPPED) for path in SHIPPED.rglob("*.spv")}, "run: pip install -e ."
-    for name in names:
-        assert (SHIPPED / name).read_bytes() == (fresh / name).read_bytes(), f"{name} is stale; run: pip install -e ."
-    assert (SHIPPED / "checksums.txt").read_text() == (fresh / "checksums.txt").read_text()
+def test_all_kernels_are_shipped_and_listed():
+    names = [path.relative_to(SHIPPED).with_suffix("").as_posix() for path in SHIPPED.rglob("*.spv")]
+    assert sorted(names) == compile_shaders.kernels(), "run: pip install -e ."
+    lines = [f"{hashlib.sha256((SHIPPED / f'{name}.spv').read_bytes()).hexdigest()}  {name}.spv" for name in compile_shaders.kernels()]
+    assert (SHIPPED / "checksums.txt").read_text().splitlines() == lines
     assert (SHIPPED / "sources.txt").read_text() == compile_shaders.sources_text(SHIPPED)
 
 
 def instructions(words):
     """Opcodes and operands."""
-    at = 5
+    at, words = 5, words.tolist()  # of which Python reads numbers faster
     while at < len(words):
-        count = int(words[at]) >> 16
+        count = words[at] >> 16
         yield words[at] & 0xFFFF, words[at + 1:at + count]
         at += count
 
@@ -80,7 +81,7 @@ def test_damaged_files_are_found(package, file, damage):
     path = package / "spirv" / file
     path.write_bytes(DAMAGES[damage](path.read_bytes()))
     refused = {}
-    for name in compile_shaders.kernels():
+    for name in ["gpu/gru", "pack"] if file.endswith(".spv") else compile_shaders.kernels():
         try:
             spirv.load(name)
         except vkdml.DriverError as error:
@@ -111,7 +112,7 @@ def test_a_damaged_file_never_reaches_the_driver(package, device):
 @pytest.mark.parametrize("name", compile_shaders.kernels())
 def test_capabilities(name):
     words = np.frombuffer(spirv.load(name).spirv, "<u4")
-    found = {int(operands[0]) for opcode, operands in instructions(words) if opcode == 17}  # OpCapability
+    found = {operands[0] for opcode, operands in instructions(words) if opcode == 17}  # OpCapability
     assert found <= ALLOWED_CAPABILITIES.get(name.partition("/")[0], {1})
     assert 1 in found
 
@@ -119,7 +120,7 @@ def test_capabilities(name):
 @pytest.mark.parametrize("name", [name for name in compile_shaders.kernels() if name.startswith("halves/")])
 def test_halves_are_stored_without_atomics(name):
     """But for the word of those that wait, which says that they gave up."""
-    atomics = {kernel: [int(opcode) for opcode, _ in instructions(np.frombuffer(spirv.load(kernel).spirv, "<u4")) if opcode in (240, 241)]
+    atomics = {kernel: [opcode for opcode, _ in instructions(np.frombuffer(spirv.load(kernel).spirv, "<u4")) if opcode in (240, 241)]
                for kernel in (name, name.removeprefix("halves/"))}  # OpAtomicAnd, OpAtomicOr
     assert atomics[name] == [241] * name.endswith(("_persistent", "_persistent_coherent"))
     assert {240, 241} <= set(atomics[name.removeprefix("halves/")])
@@ -134,7 +135,7 @@ def test_constant_ids_are_unique(name):
 
 def functions(words):
     """All instructions of them but branches."""
-    code = [(int(opcode), tuple(operands)) for opcode, operands in instructions(words)]
+    code = [(opcode, tuple(operands)) for opcode, operands in instructions(words)]
     start = next(place for place, (opcode, _) in enumerate(code) if opcode == 54)  # OpFunction
     return [instruction for instruction in code[start:] if instruction[0] not in (247, 249, 250)]
 
@@ -152,7 +153,7 @@ def test_specialize_leaves_nothing_to_the_driver(name):
         assert not 48 <= opcode <= 52  # specialization constants
         assert opcode != 71 or operands[1] != 1  # SpecId
         if opcode == 5:  # OpName
-            named[operands[1:].tobytes().split(b"\0")[0].decode()] = operands[0]
+            named[np.array(operands[1:], "<u4").tobytes().split(b"\0")[0].decode()] = operands[0]
         if opcode in (41, 42, 43):  # true, false, a number
             found[operands[1]] = operands[2] if opcode == 43 else opcode == 41
     assert {key: found[named[key]] for key in constants} == constants
