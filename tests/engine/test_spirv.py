@@ -21,13 +21,14 @@ from vkdml_lab.suite.support import CELLS, SCHEDULES, make_desc, options_on
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = Path(vkdml.__file__).parent / "spirv"
+RNN_FIRST: list[str] = sorted(compile_shaders.kernels(), key=lambda name: "rnn" not in name)
 
 # Shader, GroupNonUniform, and its Shuffle and Quad: what Vulkan 1.1 has without enabling a feature; and StorageBuffer16BitAccess
 ALLOWED_CAPABILITIES = {"cpu": {1, 61, 65, 68}, "halves": {1, 4433}}
 
 
 @pytest.mark.family("no test begins with stale kernels: left are the compiler and its flags", first=6)
-@pytest.mark.parametrize("name", sorted(compile_shaders.kernels(), key=lambda name: ("rnn" not in name, name)))
+@pytest.mark.parametrize("name", RNN_FIRST)
 def test_shipped_equals_source(name, tmp_path):
     source, holes = compile_shaders.sources(compile_shaders.SHADERS)[name]
     compile_shaders.compile_source(source, tmp_path / "fresh.spv", holes)
