@@ -46,11 +46,9 @@ def run(program, ends_with=0, imports=""):
         PROCESSES[imports] = subprocess.Popen(
             [sys.executable, "-u", "-W", "ignore", "-c", FORKS.format(imports=imports, SECONDS=SECONDS)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, cwd=Path(__file__).parents[2])
-    process = PROCESSES[imports]
     with TemporaryDirectory() as folder:
         path = Path(folder)
         (path / "program").write_text(program)
-        process.stdin.write(f"{folder}\n")
-        code = int(process.stdout.readline())
-        assert (code, (path / "2").read_text()) == (ends_with, "")
+        PROCESSES[imports].stdin.write(f"{folder}\n")
+        assert (int(PROCESSES[imports].stdout.readline()), (path / "2").read_text()) == (ends_with, "")
         return (path / "1").read_text()

@@ -1,6 +1,5 @@
 """Buffers of which host and device write different parts: the same comes out wherever the device's memory is."""
 
-
 import numpy as np
 import pytest
 

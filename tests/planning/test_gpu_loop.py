@@ -91,7 +91,6 @@ def test_loops_add_up_and_are_within_the_devices_limits(hidden):
                 assert loop.weight_registers <= gpu_rates(info).most_weights
 
 
-
 @pytest.mark.parametrize("shared_loads", [1, 8, 1000])
 def test_forced_shared_memory_is_within_the_devices_limits(shared_loads):
     """And holds the weights of one turn alone."""
@@ -149,9 +148,7 @@ def test_a_cpu_driver_runs_as_many_parts_as_it_has_cores():
     assert resident_workgroups(best(target).loop, target) == 3
 
 
-
 # Dispatches
-
 
 def test_beginnings_and_ends_have_an_invocation_for_all():
     for cell, element, batch in product(CELLS, ELEMENTS, (1, 9, 300)):
