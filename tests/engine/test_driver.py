@@ -75,14 +75,14 @@ def run(shader, code, ends_with=0):
 
 def test_an_interrupt_gets_through_and_calls_work_again(shader):
     assert run(shader, """
-long = Long(gpu, 1.2)
-interrupt(0.1)
+long = Long(gpu, 2)
+interrupt(0.2)
 def wait():
     try:
         gpu.driver.run(long.sequence)
     except KeyboardInterrupt:
         print("interrupted", long.sequence.is_running())
-print(seconds(wait) < 0.9)
+print(seconds(wait) < 1.2)
 print(compute() == expected, long.sequence.is_running(), long.is_right())
 """) == ["interrupted True", "True", "True False True"]
 
@@ -144,8 +144,8 @@ gpu.driver.run(long.sequence)
 def test_what_does_not_end_in_time_is_lost(shader):
     lines = run(shader, """
 buffer, layer, held = vkdml.Device().upload(x), vkdml.RNN(w, r), vkdml.RNN(w, r, device=vkdml.Device())
-long = Long(gpu, 1.5)
-gpu.driver.timeout = 0.2
+long = Long(gpu, 3)
+gpu.driver.timeout = 0.3
 def error_of(call):
     try:
         call()
@@ -161,11 +161,11 @@ def drop():
     global long, buffer, held, gpu
     del long, buffer, held, gpu
     gc.collect()
-print(seconds(drop) < 0.8)
+print(seconds(drop) < 1)
 print(compute() == expected, layer(x)[0].tolist() == expected, vkdml.Device() == vkdml.Device())
 """)
     reason, *rest = lines
-    assert "failed while running a submission: it has not ended within 0.2 s. Call with fewer steps or rows" in reason
+    assert "failed while running a submission: it has not ended within 0.3 s. Call with fewer steps or rows" in reason
     assert "vkdml.Device() opens it again" in reason
     assert rest == [reason, reason, reason, "True", "True", "True True True"]
 

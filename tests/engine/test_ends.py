@@ -25,7 +25,7 @@ def in_daemon(work):
         while True:
             work()
     threading.Thread(target=loop, daemon=True).start()
-    time.sleep(0.1)
+    time.sleep(0.3)
 
 def recorder_of(seconds):
     '''An execution, one submission, of so many seconds at least.'''
