@@ -105,7 +105,7 @@ def test_times(capsys, folder):
     assert 3 <= measured["runs"] <= 31
     assert 0 < measured["min"] <= measured["median"] <= measured["max"]
     assert measured["gave up"] == 0
-    out = explain(capsys, "gru-20x1x8x16", "--measure")
+    out = explain(capsys, "declared.onnx", "-T", "20", "--measure")
     assert "estimated time" in out
     assert "the median of" in out
 
