@@ -42,7 +42,7 @@ def test_one_direction(arrays, direction):
 
 
 @pytest.mark.parametrize("attributes", [
-    {}, {"linear_before_reset": True}, {"clip": 0.3}, {"activations": [vkdml.DML_ACTIVATION_GELU_OPERATOR_DESC()] * 4},
+    {"linear_before_reset": True, "clip": 0.3}, {"activations": [vkdml.DML_ACTIVATION_GELU_OPERATOR_DESC()] * 4},
     {"activations": ["Relu", "tanh", "HardSigmoid", "LeakyRelu"], "activation_alpha": [0.3], "activation_beta": [0.4]},
 ])
 def test_attributes(arrays, attributes):

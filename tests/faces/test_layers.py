@@ -86,12 +86,12 @@ def test_types(name, narrower):
 
 @pytest.mark.parametrize("layout", [0, 1])
 def test_nothing_is_made_after_a_warm_up(device, layout):
-    layer = vkdml.LSTM(**weights("LSTM"), layout=layout, device=device)
+    layer = vkdml.RNN(**weights("RNN"), layout=layout, device=device)
     for flags in ({}, {"initial_states": True, "sequence_lens": True}):
         layer.warm_up([1, 7], range(1, 3), **flags)
     made, packed = device.gpu.pipelines_made, packed_bytes(device)
     for t, b in ((1, 1), (1, 2), (7, 1), (7, 2)):
-        x, given = make(t, b, I), states("LSTM", b)
+        x, given = make(t, b, I), states("RNN", b)
         if layout:
             x, given = x.swapaxes(0, 1).copy(), {name: array.swapaxes(0, 1).copy() for name, array in given.items()}
         for view in (x, np.asfortranarray(x), np.pad(x, ((0, 0), (0, 0), (3, 4)))[..., 3:-4], x[::-1], np.broadcast_to(x[:1], x.shape)):

@@ -13,6 +13,7 @@ from vkdml_lab.suite.support import DTYPES, SCHEDULES, options
 pytestmark = pytest.mark.device
 
 GATES = {"gru": 3, "lstm": 4, "rnn": 1}
+EACH = ["chunked", "stepped, fused", "resident, in a buffer", "plain persistent chunked"]  # kind of buffer between dispatches
 
 
 @pytest.mark.family("each cell in each type")
@@ -26,7 +27,8 @@ def test_functions(name, dtype, others, poisoned):  # noqa: F811
     assert poisoned[0]
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.family("schedules", first=len(EACH))
+@pytest.mark.parametrize("schedule", [*EACH, *(name for name in SCHEDULES if name not in EACH)])
 def test_schedules(device, schedule):
     given = arrays("float32")
     check(vkdml.gru(**given, options=options(device, schedule)), reference.gru(**given), "float32")

@@ -36,7 +36,8 @@ def test_steps_one_by_one_and_several_at_once(name):
         check(state, last[key])
 
 
-@pytest.mark.parametrize("schedule", ["default", "fused", "projected", "stepped", "stepped, fused", "plain persistent"])
+@pytest.mark.family("schedules", first=3)
+@pytest.mark.parametrize("schedule", ["projected", "stepped, fused", "plain persistent", "default", "fused", "stepped"])
 def test_every_schedule_can_keep_its_state_in_place(device, schedule):
     layer, x = vkdml.LSTM(**weights("LSTM"), options=options(device, schedule)), make(T, B, I)
     y, _ = whole(vkdml.LSTM(**weights("LSTM")), x)
@@ -44,7 +45,8 @@ def test_every_schedule_can_keep_its_state_in_place(device, schedule):
     check(np.concatenate([stream.step(x[:4]), stream.step(x[4:5]), stream.step(x[5:])]), y)
 
 
-@pytest.mark.parametrize("name", ["float16", "bfloat16", "float64"])
+@pytest.mark.family("types", first=2)
+@pytest.mark.parametrize("name", ["float16", "float64", "bfloat16"])
 def test_types(name):
     given = {key: array.astype(DTYPES[name]) for key, array in weights("GRU").items()}
     layer, x = vkdml.GRU(**given), make(5, 1, I).astype(DTYPES[name])
