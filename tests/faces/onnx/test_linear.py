@@ -109,6 +109,7 @@ def as_on_a_gpu(monkeypatch):
     monkeypatch.setattr(programs, "linear", lambda *arguments: linear.linear(*arguments[:-1], False))
 
 
+@pytest.mark.family("forms that are verified and that are not")
 @pytest.mark.parametrize("share", [0, 1])
 @pytest.mark.parametrize("form", FORMS)
 def test_forms(form, share, monkeypatch):

@@ -94,6 +94,7 @@ def test_the_directions_of_a_row_lie_side_by_side(submitted, share):
     assert [type(compiled.problem).__name__ for compiled, _ in call.execution._nodes] == ["Problem", "Problem"]
 
 
+@pytest.mark.family("moves of each type")
 @pytest.mark.parametrize("name", ["joined with what is fed", "one of the directions", "not from the start", "reversed"])
 @pytest.mark.parametrize("dtype", ["float16", "double"])
 def test_other_types(name, dtype):

@@ -32,6 +32,7 @@ def test_names_of_onnxruntimes():
         vkdml.onnx.nothing_like_it  # noqa: B018
 
 
+@pytest.mark.family("schedules", first=1)
 @pytest.mark.parametrize("schedule", ["sequence", "stepped", "persistent"])
 def test_shapes_in_turn(schedule):
     """Networks of other lengths use the same buffers, one after the other."""
