@@ -117,6 +117,7 @@ BOUND = {  # what is bound to a model's parts, by the attribute that it becomes
 UNCOPIED = list(BOUND)[-5:]  # functions that deepcopy leaves to the original
 
 
+@pytest.mark.family("ways in place and copied")
 @pytest.mark.parametrize("inplace", [False, True])
 @pytest.mark.parametrize("way", BOUND)
 def test_what_is_bound_to_a_module_runs_the_twin(way, inplace, monkeypatch):

@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequen
 
 import vkdml
 import vkdml.torch as vt
-from tests.faces.torch.support import CELLS, SEQUENCES, B, H, I, T, check, flat, spread, states
+from tests.faces.torch.support import CELLS, SEQUENCES, B, H, I, T, check, flat, states
 from vkdml.faces.torch import torch_operators
 
 pytestmark = pytest.mark.device
@@ -72,9 +72,12 @@ def packed_by_pytorch(module, x, hx, lengths):
     return [y * (has_steps[:, None, None] if first else has_steps[:, None]), *(state * has_steps[:, None] for state in flat(last))]
 
 
-@pytest.mark.family("settings together", first=8)
-@pytest.mark.parametrize(("settings", "layers", "two", "batch_first", "dtype"), spread(itertools.product(
-    [("GRU", {}), ("LSTM", {}), ("LSTM", {"proj_size": 4}), ("RNN", {})], (1, 3), (False, True), (False, True), (torch.float32, torch.float64))))
+@pytest.mark.family("settings together")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("two", [False, True])
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize("settings", [("GRU", {}), ("LSTM", {"proj_size": 4}), ("RNN", {}), ("LSTM", {})])
 def test_lengths(settings, layers, two, batch_first, dtype):
     """Whatever is past a row's length, and in training mode too."""
     (kind, more), lengths = settings, [0, T, 2]
@@ -174,7 +177,7 @@ def test_networks_are_bounded(monkeypatch):
 
 
 @pytest.mark.parametrize(("module", "shapes"), [
-    (nn.LSTM(I, H, 2, bidirectional=True), [(T, 1), (T, 2), (1, 1)]), (nn.Sequential(nn.GRU(I, H, batch_first=True)), [(1, T), (2, T)])])
+    (nn.LSTM(2 * H, H, 2, bidirectional=True), [(T, 1), (T, 2), (1, 1)]), (nn.Sequential(nn.GRU(I, H, batch_first=True)), [(1, T), (2, T)])])
 def test_nothing_is_made_after_a_warm_up(device, module, shapes):
     twin = vt.convert(module.eval())
     if isinstance(twin, nn.Sequential):
@@ -184,10 +187,10 @@ def test_nothing_is_made_after_a_warm_up(device, module, shapes):
         twin.warm_up(T, 2, hx=True, packed=True)
     made = device.gpu.pipelines_made
     for shape in shapes:
-        x = torch.randn(*shape, I)
+        x = torch.randn(*shape, 2 * H if isinstance(twin, nn.LSTM) else I)
         torch.testing.assert_close(flat(twin(x)), flat(module(x)), atol=1e-5, rtol=1e-5)
     if isinstance(twin, nn.LSTM):
-        packed = nn.utils.rnn.pack_padded_sequence(torch.randn(T, 2, I), torch.tensor([T, 2]))
+        packed = nn.utils.rnn.pack_padded_sequence(torch.randn(T, 2, 2 * H), torch.tensor([T, 2]))
         twin(packed, (torch.randn(4, 2, H), torch.randn(4, 2, H)))
     assert device.gpu.pipelines_made == made
 

@@ -132,7 +132,9 @@ class Padded(nn.Module):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
-@pytest.mark.parametrize(("kind", "way"), list(itertools.product(["GRU", "LSTM"], ["export", "strict export", "trace", "compile"])))
+@pytest.mark.family("kinds in each way")
+@pytest.mark.parametrize("way", ["export", "strict export", "trace", "compile"])
+@pytest.mark.parametrize("kind", ["GRU", "LSTM"])
 def test_graphs_with_lengths(kind, way):
     model = vt.convert(Padded(kind).eval())
     calls = [(torch.randn(t, b, I), torch.tensor([row % (t + 1) for row in range(b)]), *flat(states(model.rnn, b))) for t, b in ((T, B), (7, 2))]
@@ -222,7 +224,7 @@ def test_modules_may_share_weights():
         same(torch.ops.vkdml.gru(x, [], weights, None, "GRU", H, H, module.num_layers, module.bidirectional, 0), module(x))
 
 
-@pytest.mark.family("settings together", first=14)
+@pytest.mark.family("settings together", first=11)
 @pytest.mark.parametrize(("kind", "input", "is_low", "has_states", "to"), spread([*itertools.product(
     [*SEQUENCES, "LSTM, projected"], ["padded", "packed", "packed, of one length"], [False, True], [False, True],
     [torch.bfloat16, torch.float16]), *itertools.product(CELLS, ["padded"], [False, True], [False, True], [torch.bfloat16])]))
@@ -239,7 +241,7 @@ def test_autocast(kind, input, is_low, has_states, to):
         if kind == "LSTM" and is_low and has_states:  # PyTorch returns another type where its processor has no such LSTM: skip there, too
             of_pytorch(module, torch.randn(T, B, size))
         same(twin(x, *hx), of_pytorch(module, x, *hx), TOLERANCES[torch.bfloat16])
-    if not is_low:
+    if "GRU" in kind and not is_low:
         same(twin(x, *hx), module(x, *hx))
 
 

@@ -20,8 +20,8 @@ from .gradients import TOLERANCE, error
 from .support import B, H, I, T
 
 pytestmark = [pytest.mark.device, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
-# Eight of the twenty modules, with all their kinds and settings, in calls with all ways and settings of calls
-CHOSEN = [170, 73, 20, 147, 193, 181, 33, 173, 71, 62, 180, 174, 197, 182, 141, 70, 77]
+# Seven of the twenty modules, with all their kinds and settings, in calls with all ways and settings of calls
+CHOSEN = [170, 73, 20, 147, 193, 181, 173, 71, 62, 180, 174, 197, 141, 70, 77]
 
 
 @pytest.fixture(autouse=True)
@@ -159,7 +159,7 @@ def graph_of(loss):
 
 
 def test_a_step_copies_each_matrix_of_parameters_once(uploads):
-    module, twin = pair(num_layers=2, bidirectional=True)
+    module, twin = pair(nn.RNN, num_layers=2, bidirectional=True)
     x = torch.randn(T, B, I)
     for one in (module, twin, twin):
         one.zero_grad()
@@ -314,7 +314,8 @@ def test_what_is_saved_for_backward_passes_through_hooks():
     assert {(T, B, I), (B, H), (T, B, 2 * H)} <= {*map(tuple, shapes)}
 
 
-@pytest.mark.parametrize("lengths", [None, [2, T, 1]])
+@pytest.mark.family("rows", first=1)
+@pytest.mark.parametrize("lengths", [[2, T, 1], None])
 def test_states_that_a_projection_cannot_make(lengths):
     """In both directions: inference refuses such states."""
     module = nn.LSTM(I, H, proj_size=2, bidirectional=True)
