@@ -544,6 +544,7 @@ provider._FOR_CALLBACKS = 0.3
 InferenceSession("endless.onnx").run_async(None, {"x": np.ones((1, 1, 4), np.float32)}, lambda *_: None, None); time.sleep(0.1)""", 0),
     "a fork, and a run at exit": ("""pid = os.fork()
 if not pid:
+    signal.alarm(20)
     try: session.run(None, x)
     except Exception as error: os._exit(type(error).__name__ != 'DriverError')
     os._exit(9)
