@@ -542,14 +542,9 @@ ENDS = {  # with a session in a global
     "a run that does not end": ("""from vkdml.faces.onnx import provider
 provider._FOR_CALLBACKS = 0.3
 InferenceSession("endless.onnx").run_async(None, {"x": np.ones((1, 1, 4), np.float32)}, lambda *_: None, None); time.sleep(0.1)""", 0),
-    "a fork, and a run at exit": ("""pid = os.fork()
-if not pid:
-    signal.alarm(20)
-    try: session.run(None, x)
-    except Exception as error: os._exit(type(error).__name__ != 'DriverError')
-    os._exit(9)
-assert os.waitpid(pid, 0)[1] == 0
-import atexit; atexit.register(lambda: session.run(None, x))""", 0),
+    "a fork, and a run at exit": (
+        "pid = os.fork()\nif not pid:\n    signal.alarm(20)\n    try: session.run(None, x)\n    except Exception as error: os._exit(type(error).__name__ "
+        "!= 'DriverError')\n    os._exit(9)\nassert os.waitpid(pid, 0)[1] == 0\nimport atexit; atexit.register(lambda: session.run(None, x))", 0),
     "an interrupt": ("threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()\ntry: loop()\nexcept KeyboardInterrupt: session.run(None, x)", 0),
 }
 

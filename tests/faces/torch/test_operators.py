@@ -133,8 +133,7 @@ class Padded(nn.Module):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
 @pytest.mark.family("kinds in each way")
-@pytest.mark.parametrize("way", ["export", "strict export", "trace", "compile"])
-@pytest.mark.parametrize("kind", ["GRU", "LSTM"])
+@pytest.mark.parametrize(("kind", "way"), list(itertools.product(["GRU", "LSTM"], ["export", "strict export", "trace", "compile"])))
 def test_graphs_with_lengths(kind, way):
     model = vt.convert(Padded(kind).eval())
     calls = [(torch.randn(t, b, I), torch.tensor([row % (t + 1) for row in range(b)]), *flat(states(model.rnn, b))) for t, b in ((T, B), (7, 2))]
@@ -157,14 +156,6 @@ def test_torch_compile_makes_one_graph_of_packed_sequences(has_states):
     packed, hx = pack_padded_sequence(torch.randn(T, B, I), [2, T, 3], enforce_sorted=False), [states(module)] if has_states else []
     with torch._dynamo.config.patch(allow_rnn=True):
         same(torch.compile(vt.convert(module), backend="eager", fullgraph=True, dynamic=True)(packed, *hx), module(packed, *hx))
-
-
-def test_torch_compile_leaves_twins_as_they_are():
-    """Where it need not make one graph."""
-    model = Model().eval()
-    compiled = torch.compile(vt.convert(model), backend="eager")
-    x = torch.randn(T, B, I)
-    same(compiled(x), model(x))
 
 
 def test_torch_compile_looks_at_nothing_that_is_untraced():
