@@ -100,6 +100,7 @@ class Stack:
         np.testing.assert_allclose(self.run(), self.expected(), atol=1e-5)
 
 
+@pytest.mark.family("outcomes with each memory")
 @pytest.mark.parametrize("names", SOME, ids=" ".join)
 def test_a_stack(device, memory, giving_up, submitted, names):
     giving_up(names)
@@ -119,7 +120,7 @@ def test_it_is_the_fallback_that_is_right(device, giving_up, monkeypatch):
         Stack(device).check()
 
 
-@pytest.mark.family("outcomes with each memory, as of a stack")
+@pytest.mark.family("outcomes with each memory")
 @pytest.mark.parametrize("names", SOME, ids=" ".join)
 def test_carried_states_are_read_once(device, memory, giving_up, names):
     giving_up(names)
@@ -129,7 +130,7 @@ def test_carried_states_are_read_once(device, memory, giving_up, names):
         stack.check()
 
 
-@pytest.mark.family("outcomes with each memory, as of a stack")
+@pytest.mark.family("outcomes with each memory")
 @pytest.mark.parametrize("names", SOME, ids=" ".join)
 def test_weights_that_are_packed_in_the_same_submission(device, memory, giving_up, names):
     giving_up(names)
@@ -139,7 +140,7 @@ def test_weights_that_are_packed_in_the_same_submission(device, memory, giving_u
         stack.check()
 
 
-@pytest.mark.family("outcomes with each memory, as of a stack")
+@pytest.mark.family("outcomes with each memory")
 @pytest.mark.parametrize("names", SOME, ids=" ".join)
 def test_checked(verified, memory, giving_up, checks, names):
     giving_up(names)

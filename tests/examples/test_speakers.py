@@ -6,6 +6,7 @@ import pytest
 pytestmark = pytest.mark.device
 
 
+@pytest.mark.thorough
 def test_speakers(example, tmp_path, capsys):
     """One voice is one person, two at once are two; a recording goes on in its second window, and noise is no speech."""
     speakers, speech = example("speakers"), example("speech")

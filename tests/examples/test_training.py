@@ -5,6 +5,7 @@ import pytest
 pytestmark = pytest.mark.device
 
 
+@pytest.mark.thorough
 def test_losses_are_pytorchs(example):
     found = example("training").main(["--steps", "12"])
     assert found.keys() == {"sunspots", "words"}

@@ -18,6 +18,7 @@ def one_by_one(samples, path, rate=16000):
     return np.array(found)
 
 
+@pytest.mark.thorough
 def test_voice_activity(example, tmp_path, capsys):
     """Between the silences of half a second at both ends there is speech, and nowhere else. Calls of 64 windows give what one
     window after the other gives, whether a recording ends with a call or not.

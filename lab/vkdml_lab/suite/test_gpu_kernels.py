@@ -173,7 +173,7 @@ def run_in_place(device, case, options):
     return {field: read_output(compiled, field, buffer) for field, buffer in outputs.items()}
 
 
-@pytest.mark.family("each way with each cell")
+@pytest.mark.family("each way with each cell", diagonal=2)
 @pytest.mark.parametrize("cell", [cells.LSTM, cells.GRU], ids=lambda cell: cell.name)
 @pytest.mark.parametrize("way", ["persistent, in chunks", "stepped", "sequence, in chunks"])
 def test_last_states_may_take_the_place_of_the_initial_ones(device, way, cell):
@@ -261,7 +261,7 @@ def with_room(device, monkeypatch):
     plan.ranked.cache_clear()
 
 
-@pytest.mark.family("each way with each cell")
+@pytest.mark.family("each way with each cell", diagonal=2)
 @pytest.mark.parametrize("cell", [cells.GRU, cells.LSTM, cells.RNN], ids=lambda cell: cell.name)
 @pytest.mark.parametrize("way", ["persistent", "persistent, in chunks", "stepped"])
 def test_groups_of_rows(device, with_room, way, cell):
@@ -282,7 +282,7 @@ def test_groups_of_rows(device, with_room, way, cell):
 
 # Shared memory too small for both the tile and the sums
 
-@pytest.mark.family("each way with each cell")
+@pytest.mark.family("each way with each cell", diagonal=2)
 @pytest.mark.parametrize("name", ["GRU", "LSTM in bfloat16", "GRU, linear"])
 @pytest.mark.parametrize("way", ["persistent", "stepped, 8 rows", "persistent, in chunks"])
 def test_sums_may_take_the_place_of_what_was_multiplied(device, monkeypatch, way, name):

@@ -134,7 +134,7 @@ def make_trial(device, variant, element, rows):
     return Trial(device.gpu, case.problem, case.arrays)
 
 
-@pytest.mark.family("each schedule with each cell, and each with each type")
+@pytest.mark.family("each schedule with each cell, and each with each type", diagonal=9)
 @pytest.mark.parametrize(("schedule", "variant", "element"), [
     pytest.param(*row, id="-".join([row[0], row[1], row[2].name])) for row in EACH])
 def test_the_same_bits_each_time_and_rows_apart(device, schedule, variant, element):

@@ -93,7 +93,7 @@ VARIANTS = {"GRU": (cells.GRU, {}), "GRU linear": (cells.GRU, {"LinearBeforeRese
             "LSTM coupled": (cells.LSTM, {"CoupleInputForget": True, "PeepholeTensor": None}), "RNN": (cells.RNN, {})}
 
 
-@pytest.mark.family("each schedule with each cell; the chosen random problems have each schedule, too", diagonal=5)
+@pytest.mark.family("each schedule with each cell", diagonal=9)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_schedule(device, schedule, variant):

@@ -562,7 +562,7 @@ def test_ends_of_a_process(tmp_path):
 
 
 @pytest.mark.family("moments", first=4)
-@pytest.mark.parametrize("moment", sorted(range(60), key=lambda moment: moment % 15))
+@pytest.mark.parametrize("moment", [moment for first in range(15) for moment in range(first, 60, 15)])
 def test_an_interrupt_is_a_keyboard_interrupt(long_session, moment):
     session, feed, seconds = long_session
     timer = threading.Timer(seconds * moment / 60, lambda: os.kill(os.getpid(), signal.SIGINT))

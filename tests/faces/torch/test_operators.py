@@ -215,7 +215,7 @@ def test_modules_may_share_weights():
         same(torch.ops.vkdml.gru(x, [], weights, None, "GRU", H, H, module.num_layers, module.bidirectional, 0), module(x))
 
 
-@pytest.mark.family("settings together", first=11)
+@pytest.mark.family("settings together", first=9)
 @pytest.mark.parametrize(("kind", "input", "is_low", "has_states", "to"), spread([*itertools.product(
     [*SEQUENCES, "LSTM, projected"], ["padded", "packed", "packed, of one length"], [False, True], [False, True],
     [torch.bfloat16, torch.float16]), *itertools.product(CELLS, ["padded"], [False, True], [False, True], [torch.bfloat16])]))
