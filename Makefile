@@ -1,6 +1,6 @@
 # make                      this list
 # make demo [WORDS="..."]   install what is missing, then pronounce words on a Vulkan device
-# make test                 install what is missing, then lint, type checks and tests: of families of tests alike some
+# make test                 install what is missing, then lint, type checks and tests: of families of tests alike some, and of long ones few
 # make quick                the same without the tests that need a Vulkan device: some minutes
 # make test-all             the same with all tests, as CI does
 # make conformance          the conformance suite on every Vulkan device, and a report of it in conformance-report/
