@@ -1,5 +1,6 @@
 """Programs in processes of their own. To import takes most of a short one's time, so a process that has imported forks for each."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,8 @@ else:
 os.setsid()
 for stream in (1, 2):
     os.dup2(os.open(f"{{folder}}/{{stream}}", os.O_CREAT | os.O_WRONLY), stream)
+os.environ.clear()
+os.environ.update(eval(open(f"{{folder}}/environment").read()))
 exec(open(f"{{folder}}/program").read())
 """
 
@@ -45,10 +48,12 @@ def run(program, ends_with=0, imports=""):
     if imports not in PROCESSES:
         PROCESSES[imports] = subprocess.Popen(
             [sys.executable, "-u", "-W", "ignore", "-c", FORKS.format(imports=imports, SECONDS=SECONDS)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, cwd=Path(__file__).parents[2])
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, cwd=Path(__file__).parents[2],
+            env={name: value for name, value in os.environ.items() if name != "VKDML_LOG"})  # read as vkdml is imported
     with TemporaryDirectory() as folder:
         path = Path(folder)
         (path / "program").write_text(program)
+        (path / "environment").write_text(repr(dict(os.environ)))
         PROCESSES[imports].stdin.write(f"{folder}\n")
         assert (int(PROCESSES[imports].stdout.readline()), (path / "2").read_text()) == (ends_with, "")
         return (path / "1").read_text()
