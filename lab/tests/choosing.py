@@ -1,9 +1,9 @@
-"""Chooses a few of a test's random problems for `make test`. These find every planted mistake that any of the problems finds.
+"""Chooses a few of each test's random problems for `make test`. They find every planted mistake that any of its problems finds.
 
     python -m lab.tests.choosing            # judges choices by mistakes that were hidden from them; takes minutes
     python -m lab.tests.choosing --write    # chooses, and writes lab/vkdml_lab/suite/sharpest.json
 
-The mistakes are those of test_mutations.py. No device is needed.
+A planted mistake is a wrong variant of the float64 reference (test_mutations.py). No device is needed.
 """
 
 from __future__ import annotations
@@ -131,9 +131,9 @@ def of_types(seed: int) -> frozenset[Hashable]:
 
 @dataclass(frozen=True)
 class Family:
-    """A test of random problems, one for each seed. caught: returns the planted mistakes that a seed's problem finds. has: returns
-    what else the chosen problems must cover. most: limit of chosen problems. slow: seeds to avoid, as a CPU driver compiles them
-    for many seconds.
+    """A test of random problems, one for each seed. caught: returns the planted mistakes that a seed's problem finds. has:
+    returns what else the chosen problems must cover. most: the largest number to choose. slow: seeds never to choose, as CPU
+    drivers compile their kernels for many seconds.
     """
 
     test: Callable
@@ -143,7 +143,7 @@ class Family:
     slow: frozenset[int] = frozenset()
 
     def choose(self, unknown: frozenset[Hashable] = frozenset()) -> list[int]:
-        """Return the chosen seeds. Each one adds the most that is still missing. unknown: mistakes to ignore."""
+        """Return the chosen seeds. Each one adds the most that the ones before it do not cover. unknown: mistakes to ignore."""
         seeds = sorted({*seeds_of(self.test)} - self.slow)
         shown = {seed: (self.caught(seed) - unknown) | self.has(seed) for seed in seeds}
         needed = frozenset().union(*shown.values())
@@ -157,8 +157,8 @@ class Family:
         return frozenset().union(*map(self.caught, seeds))
 
     def row(self) -> list[object]:
-        """Return a row under HEADS: the test; the numbers of problems, chosen problems, mistakes, and mistakes that the chosen
-        find; the share of hidden mistakes that a choice without them finds, and that as many first problems find.
+        """Return a row of the table: the test; the numbers of problems, of chosen ones, of mistakes, and of mistakes that these
+        find. Last, of mistakes hidden during a choice: the shares that the choice finds, and that as many first problems find.
         """
         seeds, chosen = sorted(seeds_of(self.test)), self.choose()
         mistakes, ours, first = sorted(self.seen(seeds), key=str), [], []

@@ -1,4 +1,4 @@
-"""Functions for `--target python:`. For GRUs, most of them crash, hang, refuse or compute something wrong."""
+"""Functions for `vkdml conformance --target python:`. If asked for a GRU, most crash, hang, refuse or give wrong results."""
 
 import os
 import time

@@ -172,7 +172,7 @@ def test_very_long():
 
 
 def run_suite(tmp_path, ending="pass", chosen=ALL, resume=False, plugins=()):
-    """Run a made-up suite in pytest, with the suite's options."""
+    """Run the made-up tests of SUITE. ending: what test_ending does. chosen: the options. plugins: more arguments of pytest."""
     (tmp_path / "test_suite.py").write_text(SUITE.format(ending=ending))
     return suite.run_suite(tmp_path / "results", {**ABOUT, "chosen": chosen.described()}, chosen, resume,
                            tests=["-p", "vkdml_lab.suite.plugin", *plugins, str(tmp_path)])
@@ -197,7 +197,7 @@ def test_a_run(tmp_path):
 
 @pytest.mark.thorough
 def test_a_crash(tmp_path, monkeypatch):
-    """The running test is named, and the remaining ones run in a new process."""
+    """The report names the test that ran when the process crashed. The other tests run in a new process."""
     monkeypatch.setattr(suite, "_MORE_RUNS", 1)
     run = run_suite(tmp_path, "os.kill(os.getpid(), signal.SIGSEGV)", Chosen(only=("good[2]", "test_ending", "very_long"), long=True))
     assert (names(run), run.ended) == (["test_good[2]", "test_ending", "test_very_long"], "")
@@ -212,7 +212,7 @@ def test_a_crash(tmp_path, monkeypatch):
 
 @pytest.mark.thorough
 def test_resuming(tmp_path):
-    """Interrupted tests run again. Those that ended or crashed do not."""
+    """A resumed run repeats tests that were interrupted, but not those that ended or crashed."""
     run = run_suite(tmp_path)
     path = tmp_path / "results"
     scope, tests = results.read(path)
@@ -243,7 +243,7 @@ def test_a_suite_that_cannot_run(tmp_path):
 
 
 def test_what_is_chosen(tmp_path):
-    """Tests named *_long run only with --long. --only selects by name. --quick takes a case of each test in turn."""
+    """--long adds tests named *_long. --only selects by name. --quick runs the first case of each test, then further ones."""
     only = run_suite(tmp_path, chosen=Chosen(only=("good[1]", "VERY"), long=True))
     assert (names(only), only.scope["selected"], only.scope["left_out"]) == (["test_good[1]", "test_very_long"], 2, 5)
     assert names(run_suite(tmp_path, chosen=Chosen(quick=True))) == [
@@ -252,7 +252,7 @@ def test_what_is_chosen(tmp_path):
 
 
 def test_quick_ends(tmp_path):
-    """Tests that would begin too late are skipped, with the reason."""
+    """Tests that would begin after the time of --quick are skipped, and the report says why."""
     run = run_suite(tmp_path, chosen=Chosen(quick=True), plugins=["--seconds=-1"])
     assert {(test["outcome"], failures.first_line(test)) for test in run.tests} == {("skipped", "--quick: -1 s were over")}
 
@@ -308,7 +308,7 @@ def test_progress(tmp_path, monkeypatch):
 
 @pytest.mark.device
 def test_the_machine():
-    """A child process reads the devices and software, as a driver may crash."""
+    """A child process reads the facts about devices and software, as a driver may crash."""
     found = suite.machine()
     assert vkdml.Device().info.name in [device["name"] for device in found.devices]
     assert set(found.software) == set(SOFTWARE)

@@ -81,7 +81,7 @@ LOST = """from types import SimpleNamespace as A
     ("'it is'", None, "raise RuntimeError('the device is lost')", "RuntimeError: the device is lost"),
     (None, "A()", "time.sleep(60)", "hung: not done in 1 s")])
 def test_after_a_lost_device_others_are_tested(tmp_path, monkeypatch, lost, running, then, said):
-    """The other tests run in a new process, as a lost device's objects are useless and its driver may hang."""
+    """After a test lost the device, a new process runs the others: the device is useless, and its driver may hang."""
     monkeypatch.setattr("vkdml_lab.conformance.suite._TEST_SECONDS", 1)
     monkeypatch.setattr("vkdml_lab.conformance.suite._MOST_DIAGNOSED", 0)
     run = run_suite(tmp_path, LOST.format(lost=lost, running=running, then=then), Chosen(long=True))
@@ -102,7 +102,7 @@ def recorded(monkeypatch):
 
 
 def failed_record(device, arrays):
-    """Return the record of a case whose results are compared with those of other weights."""
+    """Return the record of a case that fails, as its results are compared with those of other arrays."""
     case = drawn_case(make_desc(cells.RNN, 3, 3, 5, 9))
     results = run_on_device(device, case)
     wrong = replace(case, arrays={**case.arrays, **arrays})

@@ -1,4 +1,4 @@
-"""lab/vkdml_lab/gpu/assembly.py and loops.py read small kernels as four compilers show them."""
+"""lab/vkdml_lab/gpu/assembly.py and loops.py, which read assembly: here small kernels, as four compilers print them."""
 
 import pytest
 
@@ -122,7 +122,7 @@ def whole(compiler):
 
 @pytest.mark.parametrize("compiler", SHOWN)
 def test_loops_are_nested(compiler):
-    """The loop over steps contains a loop that polls and one with multiply-adds."""
+    """The loop over time steps contains two loops: one polls (waits for other workgroups), and one has multiply-adds."""
     steps = of_products(whole(compiler))
     poll, products = steps.inner
     assert (steps.multiply_adds, poll.multiply_adds, products.multiply_adds) == (4, 0, 4)
@@ -144,7 +144,7 @@ def test_what_is_loaded(compiler):
 
 @pytest.mark.parametrize("compiler", SHOWN)
 def test_waits_name_the_loads(compiler):
-    """Each load is waited for until no load of its kind is pending."""
+    """For each load's tag, some instruction in the loop waits until no load with this tag is pending."""
     for loop in of_products(whole(compiler)).inner:
         waited = {tag for one in loop.instructions for tag, most in one.waits.items() if most == 0}
         assert {one.tag for one in loop.instructions if one.tag} <= waited
@@ -202,14 +202,14 @@ BB12:
 
 
 def test_what_runs_after_looks_in_vain():
-    """One branch skips the load of a flag and all else that runs after a poll that found nothing."""
+    """Code that runs only after a poll that found nothing is marked, and `at_once` leaves it out."""
     poll, _ = of_products(loops(assembly.parse(AMD.replace(LOOK, BRANCHES)))).inner
     assert [one.text for one in poll.instructions if one.in_vain] == IN_VAIN
     assert [one for one in poll.instructions if not one.in_vain] == poll.at_once.instructions
 
 
 def test_what_a_look_finds_is_kept():
-    """Blocks that store what a poll found, or that load no flag, are not left out."""
+    """Code is needed if it stores what a poll found, or if it loads no flag. It is not left out."""
     def kept(old, new):
         poll, _ = of_products(loops(assembly.parse(AMD.replace(LOOK, BRANCHES.replace(old, new))))).inner
         return {one.text for one in poll.at_once.instructions} & {new, *IN_VAIN}
@@ -233,7 +233,7 @@ BB9:
 
 
 def test_what_some_invocations_do():
-    """Blocks that some subgroups skip have a role, if their loop has multiply-adds. Blocks of the polling loop have none."""
+    """Code that some subgroups skip gets a role if it is in a loop with multiply-adds. In the polling loop it gets none."""
     whole = loops(assembly.parse(PASSED_OVER))
     roles = [one.role for one in whole.instructions if one.role]
     assert roles == [assembly.SUMMING] * 2 + [assembly.FINISHING] * 2

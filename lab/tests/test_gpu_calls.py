@@ -1,4 +1,4 @@
-"""Warm calls ask GPUs' drivers for one submission, one wait, exact numbers of copied bytes, and no new object."""
+"""A warm call (one after the first) makes one submission, one wait and no new object, and copies no more than its bound."""
 
 import pytest
 

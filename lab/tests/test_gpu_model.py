@@ -1,4 +1,4 @@
-"""lab/vkdml_lab/gpu/model.py and steps.py: cycles counted by hand."""
+"""lab/vkdml_lab/gpu/model.py and steps.py: their estimates equal cycles counted by hand."""
 
 from dataclasses import replace
 
@@ -56,7 +56,7 @@ def test_loads_one_after_the_other():
 
 
 def test_what_is_loaded_ahead_is_there_in_the_next_iteration():
-    """The loop waits for the older of two loads, so one is always pending."""
+    """Each iteration waits only for the load of the iteration before it, so its own load is still pending."""
     assert cycles(load(), *[use(most=1)] * 600) == 601
 
 
@@ -75,7 +75,7 @@ def test_totals_of_all_iterations():
 
 
 def test_what_some_invocations_do():
-    """The slowest subgroup runs all instructions that some invocations skip; on average, subgroups run a share of them."""
+    """The time is that of a subgroup that runs all instructions. Totals count an instruction by the share that runs it."""
     body = [Instruction(SHARED, size=8, tag=SHARED, role=FINISHING), replace(use(SHARED), role=FINISHING)]
     step = iteration(Loop([use(), *body]), (), GPU, 64, LoopStep(True, (), finishing=1 / 16).shares(256, 64))
     assert step.cycles == iteration(Loop([use(), *body]), (), GPU, 64).cycles

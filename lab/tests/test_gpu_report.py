@@ -1,4 +1,4 @@
-"""The GPU report: parts that fail, crash or hang; the time limit; second calls; private names; and how schedules are judged.
+"""The GPU report: it consists of parts, each run in steps. A turn is one run of a part. Parts may fail, crash, hang or be late.
 
 test_gpu_report_whole.py tests the whole report.
 """
@@ -61,7 +61,7 @@ def summary(found):
 
 @pytest.fixture
 def made_up(tmp_path, monkeypatch):
-    """Make turns for a package of made-up parts, each of two steps; the last step succeeds."""
+    """Make turns of made-up parts of two steps each. In each part, the second step succeeds."""
     package = tmp_path / "package" / "made_up"
     package.mkdir(parents=True)
     for name, body in STEPS_MADE_UP.items():
@@ -77,7 +77,7 @@ def made_up(tmp_path, monkeypatch):
 @pytest.mark.thorough
 @pytest.mark.device
 def test_what_failed_is_told_first(made_up, tmp_path):
-    """Later steps and parts run nevertheless, and the exit code is 1."""
+    """The report begins with failures. Later steps and parts run after a failure, and the exit code is 1."""
     folder = tmp_path / "report"
     assert gpu_report.main(folder, turns=list(made_up.values())) == 1
     found = {name: Found.read(turn.part, folder) for name, turn in made_up.items()}
@@ -100,7 +100,7 @@ def test_what_failed_is_told_first(made_up, tmp_path):
 @pytest.mark.thorough
 @pytest.mark.device
 def test_a_second_call_goes_on(made_up, tmp_path, monkeypatch):
-    """Finished and crashed steps are not repeated. Steps that had no time are run."""
+    """A second call with the same folder repeats no step that finished or crashed, and runs steps that had no time."""
     good, crashing = made_up["good"], made_up["crashing"]
     folder = tmp_path / "report"
     first = Turn(good.part, 60, first=True)
@@ -125,7 +125,7 @@ def test_a_report_of_something_else_is_not_mixed_up(tmp_path):
 
 
 def test_no_step_is_begun_that_has_no_room(tmp_path, monkeypatch):
-    """A step counts as long as the last one with the same `like`, and a shorter one may fit. An interrupted step runs again."""
+    """A step is expected to take as long as the last one with the same `like`. If it does not fit, a shorter one may."""
     ran = []
 
     class Module:
@@ -152,7 +152,7 @@ def test_no_step_is_begun_that_has_no_room(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("minutes", [3, 30])
 def test_every_turn_has_time(tmp_path, monkeypatch, minutes):
-    """The most important parts have the largest share of the time that they need."""
+    """Turns that run only the most important steps get the largest share of the time that they need."""
     turns, given, now = [], [], [time.time()]
     monkeypatch.setattr(gpu_report.time, "time", lambda: now[0])
 
@@ -170,7 +170,7 @@ def test_every_turn_has_time(tmp_path, monkeypatch, minutes):
 
 
 def test_a_turn_may_overrun_and_a_step_that_was_cut_off_is_not_repeated(tmp_path, monkeypatch):
-    """Only a step that can resume where it was cut off is begun again."""
+    """An interrupted step begins again only if it can resume, or if more time is left than it had."""
     given, began = [], time.time()
 
     def hangs(command, *_, seconds, **__):
@@ -237,7 +237,7 @@ def only(checked, monkeypatch, *ways, **others):
 
 
 def test_one_run_with_another_bit(checked, monkeypatch):
-    """The second of three runs of a schedule has another last bit in one number."""
+    """If one of three runs of a schedule differs in one bit, the schedule has failed."""
     outputs, count = schedules.Trial.outputs, itertools.count()
 
     def spoiled(trial):
@@ -255,7 +255,7 @@ def test_one_run_with_another_bit(checked, monkeypatch):
 
 
 def test_what_is_not_written_is_seen(checked, monkeypatch):
-    """An element that a run does not write is found, even if an earlier run wrote it."""
+    """If a run does not write an element, this is found, even if an earlier run wrote it."""
     execute, count = Run.execute, itertools.count()
     monkeypatch.setattr(Run, "execute", lambda run: None if next(count) == 2 else execute(run))
     (row,) = only(checked, monkeypatch, "stepped")
@@ -265,7 +265,7 @@ def test_what_is_not_written_is_seen(checked, monkeypatch):
 
 
 def test_what_always_gives_up_is_not_checked(checked, monkeypatch):
-    """The fallback gives the same bits, so the schedule has not failed, but has not passed either."""
+    """If all runs give up waiting, only the fallback was tested, so the schedule has neither failed nor passed."""
     execute = Run.execute
 
     def give_up(run):
@@ -307,7 +307,7 @@ def test_a_slow_device_has_fewer_runs(device, monkeypatch):
 
 
 def test_a_test_that_tests_nothing_has_not_passed(device):
-    """Processors have no plans that wait, so the grid-sync test runs nothing."""
+    """A processor's plans have no workgroups that wait for each other, so the grid-sync test reports "not checked"."""
     assert all("passed" not in row and row["not checked"] for step in schedules.grid_sync_tests(device.gpu) for row in step.run())
 
 
@@ -321,7 +321,7 @@ def test_rates_beside_ceilings(device):
 
 
 def test_all_of_the_conformance_suite_is_run():
-    """The part runs the suite file by file."""
+    """The part "conformance" of the report runs each file of the suite."""
     names = [step.name for step in conformance.steps(Job(None))]
     assert names[0] == conformance.FIRST
     assert set(names[1:]) == {path.stem for path in conformance.FOLDER.glob("test_*.py")}

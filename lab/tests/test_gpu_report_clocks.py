@@ -1,4 +1,4 @@
-"""The clocks in a GPU report: those of each driver, before and after a part, and what warms a GPU up."""
+"""The clocks of GPUs in a report: how each driver shows them, when they are read, and the work that raises them first."""
 
 import time
 
@@ -48,7 +48,7 @@ def test_clocks(cards, monkeypatch):
 
 @pytest.mark.parametrize(("warms_up", "whens"), [(True, ["before", "warmed up", "after"]), (False, ["before", "after"])])
 def test_clocks_before_and_after_a_part(cards, tmp_path, monkeypatch, warms_up, whens):
-    """Clocks are read at the times in `whens`, and shown with the part's results."""
+    """A part's table of clocks has those before and after it and, if the GPU is warmed up, those in between."""
     sclk = cards / "card0/device/pp_dpm_sclk"
     monkeypatch.setattr(clocks, "work", lambda: sclk.write_text(AMD.format("", "*")) and "")
     with clocks.recorded(tmp_path, warms_up):
@@ -70,7 +70,7 @@ def test_parts_that_time_are_warmed_up(tmp_path, monkeypatch):
 
 @pytest.mark.thorough
 def test_half_a_second_of_work(device, monkeypatch):
-    """A failing device raises nothing: its error is returned, and the part's steps will report it in full."""
+    """If the device fails during the warm-up, the error is returned and not raised, as the part's steps will report it."""
     count, execute = [], Run.execute
     monkeypatch.setattr(Run, "execute", lambda run: count.append(time.monotonic()) or execute(run))
     assert clocks.work() == ""

@@ -1,4 +1,4 @@
-"""The report's first page: each sentence follows from rows, and nothing unchecked counts as passed."""
+"""The report's first page: each sentence follows from rows of results, and nothing unchecked counts as passed."""
 
 import pytest
 
@@ -112,7 +112,7 @@ def test_what_is_missing_and_how_fast_copies_are():
 
 
 def test_types_settings_and_graphs_are_told_apart():
-    """A library is compared with vkdml in the same type. Its graph is compared with vkdml's calls that are not queued."""
+    """Times are compared in the same type. A library's CUDA graph is compared with vkdml's calls that are not queued."""
     rows = [peer(*named, 100, 1, 256, seconds, way, type=element) for *named, element, way, seconds in (
         ("vkdml", "float32", "device", 1.0), ("vkdml-float16", "float16", "device", 2.0), ("torch-gpu", "float32", "device", 3.0),
         ("torch-gpu-without-tf32", "float32", "device", 5.0), ("torch-gpu-float16", "float16", "device", 1.0),

@@ -1,4 +1,4 @@
-"""The part of the report that times other libraries: steps and rows."""
+"""The part of the report that times other libraries: its steps, and the rows of results that they yield."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ WAYS = ["host", "module", "session", "device", "queued", "kernels"]
 
 @pytest.fixture
 def comparison(tmp_path, monkeypatch):
-    """Make a quick comparison of one tiny case. What PyTorch would run on its GPU runs on the CPU."""
+    """Make a comparison of libraries on one tiny case. PyTorch runs on the CPU in place of a GPU."""
     monkeypatch.setattr(part, "QUICK", TINY)
     monkeypatch.setattr(part, "OTHERS", ("crash",))
     made = part.Comparison(Job(tmp_path, True))
@@ -35,7 +35,7 @@ def rows(comparison, *names):
 @pytest.mark.thorough
 @pytest.mark.device
 def test_every_way_in_turns(comparison):
-    """Each way to call each library has a row with times. A missing library is reported, and is no failure."""
+    """The report has a row of times for each library and way to call it. A missing library is reported, but is no failure."""
     pytest.importorskip("torch")
     found = rows(comparison, "together", "onnxruntime-cpu")
     libraries = {row["library"]: row for row in found if row.get("table") == "Libraries"}
@@ -57,7 +57,7 @@ def test_every_way_in_turns(comparison):
 @pytest.mark.thorough
 @pytest.mark.device
 def test_what_others_break_is_not_our_failure(comparison):
-    """No row says "failed". A wrong result has no time; after a crash, no library that shares the process has times."""
+    """A wrong result has no time. After a library's crash, others in its process have no times. No row says "failed"."""
     ours = [one for one in comparison._peers["together"].parts if one.name == OURS]
     comparison._peers["together"] = Peer.together([*ours, misbehaving("wrong"), misbehaving("unavailable"), misbehaving("crash")])
     found = [row for row in rows(comparison, "together", "with crash") if "way" in row]

@@ -23,7 +23,7 @@ os.getloadavg = lambda: (0.0, 0.0, 0.0)
 
 
 def reported(folder, *options, **variables):
-    """Run the report with only this environment. Returns its parts."""
+    """Run the report with these options and environment variables. Returns what its parts found."""
     environment = {**os.environ, "VKDML_LAYER_PATH": str(folder / "no layers"), **variables}
     for name in ("VKDML_TUNING", "VKDML_SELFTEST"):  # as for users; choices go into the folder
         environment.pop(name, None)
@@ -59,7 +59,7 @@ def test_on_this_driver(tmp_path):
 @pytest.mark.thorough
 @pytest.mark.parametrize("manifest", [None, SWIFTSHADER], ids=["default", "SwiftShader"])
 def test_on_what_says_that_it_is_a_discrete_gpu(tmp_path, manifest):
-    """Plans are those of an unknown GPU, and results are right. Only times may exceed what the cost model allows."""
+    """A CPU driver that claims to be a discrete GPU gets an unknown GPU's plans. Results are right; times may be too long."""
     if manifest and not manifest.exists():
         pytest.skip("SwiftShader is not here: make vulkan-extras")
     (tmp_path / "sitecustomize.py").write_text(DISCRETE)

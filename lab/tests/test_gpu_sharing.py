@@ -1,4 +1,4 @@
-"""lab/vkdml_lab/gpu/sharing.py, on the shortest assemblies that share h correctly or not."""
+"""lab/vkdml_lab/gpu/sharing.py, on the shortest assemblies in which workgroups share the state h correctly or not."""
 
 from dataclasses import dataclass
 
@@ -73,7 +73,7 @@ end
 
 @dataclass(frozen=True)
 class Lines:
-    """A compiler's lines. word, store: a right load and store of h, each beside a wrong one that other cores do not share."""
+    """One compiler's assembly. shown: a kernel with gaps. word, store: a right load or store of h, and a wrong one."""
 
     shown: tuple[str, str]
     word: tuple[str, str]
@@ -134,7 +134,7 @@ def test_what_is_loaded_before_the_loop(gpu):
 
 @pytest.mark.parametrize("gpu", WRITTEN)
 def test_loads_before_a_step_waits(gpu):
-    """A compiler may put the gates' load at the start of the step, or wrongly after the poll."""
+    """A compiler may put the load of the gates before the poll, which is counted, or wrongly after it, which is not."""
     lines = WRITTEN[gpu]
     load = lines.word[0]
 

@@ -1,4 +1,4 @@
-"""The suite must see mistakes: each row is a mistake that a device could make, and the suite's own problems must catch it.
+"""The suite must find mistakes: each row is a mistake that a device could make, and the suite's own problems must show it.
 
 Mistakes are wrong variants of the float64 reference, whose results replace a device's. No device is needed.
 """
@@ -52,7 +52,7 @@ def passes(run, seed):
 
 
 def assert_caught(catches, seeds, test=None):
-    """Check that ENOUGH seeds catch a mistake. test: one of them must be among those that `make test` runs of this test."""
+    """Check that ENOUGH seeds' problems find a mistake. test: `make test` must run one of these seeds of this test."""
     found = list(islice(filter(catches, seeds), ENOUGH))
     assert len(found) == ENOUGH, f"{len(found)} of {len(seeds)} problems catch this mistake"
     chosen = sharpest.SEEDS[test.__name__] if test else seeds
@@ -74,7 +74,7 @@ def mutated(right, function, changes):
 @pytest.mark.thorough
 @pytest.mark.parametrize("cell", SEEDS)
 def test_no_mistake(cell):
-    """All problems pass without a mistake, so it is the mistakes that are caught below."""
+    """Without a planted mistake, all problems pass. So if one fails below, the mistake is the reason."""
     assert all(passes(reference.run, seed) for seed in SEEDS[cell])
 
 
@@ -226,7 +226,7 @@ def test_wrong_equation(cell, function, changes):
 
 
 def is_verified(run, seed):
-    """Whether the check of calls accepts a device that computes with `run`."""
+    """Whether Device(verify=...) accepts the results of a device that computes with `run`."""
     case = cached_case(seed)
     checked = with_sequence(case.problem)
     arrays = dict(case.arrays)
@@ -349,7 +349,7 @@ LISTS = {
 
 
 def attributes_of(node):
-    """Return a node's attributes for the reference, which takes the hidden size from R."""
+    """Return a node's attributes for the reference: without hidden_size, which it takes from R."""
     values = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
     del values["hidden_size"]
     values["direction"] = values["direction"].decode()
@@ -364,7 +364,7 @@ def by_reference(node, inputs, attributes):
 
 
 def shows_wrong_lists(changes, seed):
-    """Whether wrongly read lists change a random node's results."""
+    """Whether a random ONNX node's results change if its lists of activations and parameters are read wrongly."""
     node, inputs = test_onnxruntime.random_node(seed)
     attributes = attributes_of(node)
     if "activations" not in attributes:

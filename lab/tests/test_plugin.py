@@ -1,4 +1,4 @@
-"""The members of a family that `make test` runs, and the order of tests in --quick."""
+"""Which tests of a family (tests that are alike) `make test` runs, and the order of tests with --quick."""
 
 from types import SimpleNamespace
 
@@ -38,7 +38,7 @@ def test_the_first_so_many():
 
 
 def test_quick_has_each_operator_from_the_first_turn_on():
-    """Even a slow device then tests each operator before its time is over."""
+    """The first test of each function comes first, each with another operator, so that a slow device tests all operators."""
     items = [Test(name=f"test_{function}[{case}-{cell}]", function=function, path=SimpleNamespace(stem=stem))
              for stem, function in (("test_plain", "a"), ("test_reference", "b"), ("test_reference", "c"), ("test_casts", "d"))
              for cell in ("GRU", "LSTM", "RNN") for case in range(3)]

@@ -1,4 +1,4 @@
-"""The soak: a short one, planted leaks, and processes that crash, hang or fail."""
+"""The soak (random calls for a long time): a short one, planted leaks, and processes that crash, hang or fail."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ from vkdml_lab.soak.worker import Life
 
 
 def samples(**series):
-    """Make samples of 60 rounds of 50 calls. series: values of what is not constant."""
+    """Make 60 samples of a process's resources, 50 calls apart. series: values of the resources that are not constant."""
     made = {what: np.full(60, 100.0) for what in ALLOWED} | {key.replace("_", " "): values for key, values in series.items()}
     return [{"calls": 50 * (1 + i), **{what: values[i] for what, values in made.items()}} for i in range(60)]
 
@@ -41,7 +41,7 @@ def test_growth_of_memory(values, grows):
 
 
 def test_growth_of_file_handles():
-    """One handle in a thousand calls is reported; a single one is not."""
+    """One more handle per thousand calls is reported as a leak. A single new handle is not."""
     assert growth(samples(file_handles=10 + ROUNDS // 20), "file handles").grows
     assert not growth(samples(file_handles=10 + (ROUNDS > 50)), "file handles").grows
 
@@ -71,7 +71,7 @@ worker.Life(Path(sys.argv[1]), seed=1, seconds=30, before=lambda call: %s).run()
 @pytest.mark.thorough
 @pytest.mark.parametrize("leak", LEAKS)
 def test_a_leak_is_seen(leak, tmp_path):
-    """A process of one operator leaks something in each call. This is reported, and nothing else."""
+    """A process leaks something in each call. The report names just this resource."""
     subprocess.run([sys.executable, "-c", LIFE % LEAKS[leak], tmp_path / "1.jsonl"], check=True)
     lived = report.read(tmp_path / "1.jsonl", 1, False, "")
     assert not lived.failures

@@ -1,4 +1,4 @@
-"""GPU-assisted validation must run every GPU kernel."""
+"""The run under GPU-assisted validation (vkdml_lab/validate.py) must include every GPU kernel."""
 
 from dataclasses import replace
 

@@ -56,7 +56,7 @@ def test_the_wheel_of_vkdml_has_nothing_else(wheels):
 
 
 def test_only_tests_import_from_the_checkout():
-    """The wheel has all that its modules import, except for suite/test_*.py, which pytest then skips."""
+    """Modules in the laboratory's wheel import nothing outside of it. Only suite/test_*.py may, which pytest then skips."""
     for path in (ROOT / "lab/vkdml_lab").rglob("*.py"):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ImportFrom) and path.name not in FROM_THE_CHECKOUT:
@@ -66,7 +66,7 @@ def test_only_tests_import_from_the_checkout():
 @pytest.mark.device
 @pytest.mark.thorough
 def test_a_wheel_runs_the_suite(wheels, tmp_path):
-    """The environment has all packages of the tests' one, except this project."""
+    """The suite runs from an installed wheel, in an environment with all packages but without this project's checkout."""
     venv.create(tmp_path / "venv", with_pip=False)
     (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", packages, *wheels], check=True)

@@ -1,4 +1,4 @@
-"""A worker's library that crashes, gives wrong results, slightly wrong ones (within its tolerance of 1), or refuses."""
+"""A library for the benchmark's tests that crashes, refuses, or gives results that are wrong or inexact (off by under 1)."""
 
 import os
 
@@ -9,7 +9,7 @@ from vkdml_lab.processes import UnavailableError
 
 
 class Library:
-    """The library of a worker in these tests. It misbehaves in the given way, for three time steps only."""
+    """Crashes or refuses cases of three time steps, or gives NaN ("wrong") or 0 ("rough"), as the argument `behaviour` says."""
 
     def __init__(self, behaviour):
         self.description = {"version": "1", "device": "none"}

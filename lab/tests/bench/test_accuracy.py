@@ -1,4 +1,4 @@
-"""bench/accuracy.py: errors in ULP, and the report in its quick form."""
+"""bench/accuracy.py: errors in ULP (units in the last place), and the report with --quick."""
 
 import json
 
@@ -11,7 +11,7 @@ from vkdml_lab.bench import accuracy
 
 @pytest.mark.parametrize("cell", [cells.GRU, cells.LSTM, cells.RNN], ids=lambda cell: cell.name)
 def test_others_get_the_same_problem(cell):
-    """Gates are in the library's order, and all biases present; otherwise errors would be larger than rounding."""
+    """Each library gets gates in its own order, and all biases. Otherwise, results would differ by more than rounding."""
     arrays = accuracy.problem(cell, "float32", accuracy.Size(5, 7), 0)
     expected = getattr(accuracy.reference, cell.kernel)(**arrays, **accuracy.attributes(cell, None))[0]
     for run in (accuracy.by_onnxruntime, accuracy.by_torch):

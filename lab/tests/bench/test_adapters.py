@@ -32,7 +32,7 @@ def test_ours_and_onnx_runtime_compute_every_kind_of_case(case, dtype):
 @pytest.mark.parametrize("tf32", [None, False])
 @pytest.mark.parametrize("case", KINDS[:5], ids=lambda case: case.name)
 def test_ways_of_torch(case, tf32, monkeypatch):
-    """PyTorch runs on the CPU, and on a made-up GPU whose graphs repeat the recorded calls."""
+    """All ways to call PyTorch give right results: on the CPU, and on a stand-in for a GPU, which computes on the CPU."""
     torch = pytest.importorskip("torch")
     from vkdml_lab.bench.adapters import torch_gpu, torch_nn
 
@@ -58,7 +58,7 @@ def test_ways_of_torch(case, tf32, monkeypatch):
 
 
 def test_a_sample_counts_calls():
-    """If a run makes 10 calls, a sample of 30 calls takes three runs. `before` is called once a sample."""
+    """If a Runner makes 10 calls at once, a sample of 30 calls runs it three times. It calls `before` once per sample."""
     did = []
     worker = LibraryWorker()
     worker._runners = {"queued": lambda: Runner(KINDS[0], lambda: did.append("run") or (), tuple, list, 10, lambda: did.append("set"))}
@@ -94,7 +94,7 @@ run(net, {"X": np.ones(4, 'f')}, ("Y",))"""}
 @pytest.mark.device
 @pytest.mark.parametrize("library", DISPATCHING)
 def test_dispatches_are_counted(library, tmp_path):
-    """The count includes dispatches of ncnn's layers that run on Vulkan."""
+    """ncnn's layers that run on Vulkan have dispatches, and these are counted."""
     pytest.importorskip(library)
     program = (f"import numpy as np, pathlib, vkdml\nfrom vkdml_lab.faults.layer import Layer\nof = Layer(pathlib.Path({str(tmp_path)!r}))\n"
                f"before = of.dispatches\n{DISPATCHING[library]}\nprint(before, of.dispatches)")
@@ -115,7 +115,7 @@ def test_a_gpu_that_a_library_does_not_see(monkeypatch):
 
 
 def test_of_several_gpus_the_one_that_is_named_alike():
-    """Libraries write GPUs' names differently."""
+    """`most_alike` finds the GPU with the most similar name, as each library writes the names differently."""
     found = {0: "Intel(R) Arc(TM) A380 Graphics", 1: "NVIDIA GeForce RTX 3090", 2: "AMD Radeon RX 7900 XTX"}
     assert most_alike(found, "AMD Radeon RX 7900 XTX (RADV NAVI31)") == 2
     assert most_alike(found, "llvmpipe (LLVM 15.0.6, 256 bits)") == 0

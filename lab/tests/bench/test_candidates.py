@@ -1,4 +1,4 @@
-"""bench.candidates: all that the planner could choose."""
+"""bench.candidates, which times the plans that the planner could choose for a case."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The picture of a GPU's table, and the table itself."""
+"""bench.gpu_table: the tables of times in the pages of docs/gpu/, and the pictures drawn from them."""
 
 import re
 from pathlib import Path

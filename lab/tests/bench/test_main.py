@@ -59,7 +59,7 @@ def test_what_is_missing_is_said_to_be(tmp_path):
 
 
 def test_named_cases_are_all_that_is_measured():
-    """An option such as --ceilings adds another part."""
+    """With --cases, the report has no other parts, unless an option such as --ceilings asks for them."""
     parts = ("growth", "ceilings", "first_result")
     assert [getattr(bench.parse([]), part) for part in parts] == [True, True, True]
     assert [getattr(bench.parse(["--cases", "gru", "--ceilings"]), part) for part in parts] == [False, True, False]

@@ -1,4 +1,4 @@
-"""Measuring: wrong results and slow workers. Workers run only while they are asked."""
+"""bench/measure.py: wrong results and slow libraries. A library's process is stopped, except while it answers a command."""
 
 import time
 from pathlib import Path

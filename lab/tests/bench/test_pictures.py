@@ -1,4 +1,4 @@
-"""The pictures of a made-up report."""
+"""bench/pictures.py draws the pictures of a made-up report."""
 
 import pytest
 

@@ -23,7 +23,7 @@ def rnn(activation, steps=12, hidden=8, growth=1.0, element=element_types.FLOAT3
 
 
 def in_float32(case):
-    """Run a tanh RNN in plain float32."""
+    """Return the outputs of a tanh RNN computed in plain float32."""
     x, w, r, b, h = (case.arrays[field][0] for field in ("InputTensor", "WeightTensor", "RecurrenceTensor", "BiasTensor", "HiddenInitTensor"))
     (wb, rb), h, states = b[0].reshape(2, -1), h[0], []
     for step in x:
@@ -38,7 +38,7 @@ def relative(allowed, field="OutputSequenceTensor"):
 
 @pytest.mark.parametrize("seed", range(24))
 def test_the_first_copy_is_the_reference(seed):
-    """The bounds compute all rows at once. Their copy without noise has the reference's results."""
+    """The bounds come from noisy copies of a problem. The first copy has no noise, so it must equal the reference."""
     case = random_case(seed)
     copies, _ = bounds._copies(case.problem, case.arrays)
     for field, expected in reference.run(case.problem, case.arrays).items():
@@ -90,7 +90,7 @@ def test_special_numbers_are_certain(special, wrong):
 
 
 def test_where_rounding_decides_nothing_is_said():
-    """A ThresholdedRelu exactly at its threshold cannot be judged; one elsewhere can."""
+    """No result can be judged if a ThresholdedRelu's input is exactly at its threshold. With any other input, it can be."""
     for alpha, is_certain in ((0.75, False), (0.7501, True)):
         desc = make_desc(cells.RNN, 1, 1, 1, 1, BiasTensor=None, HiddenInitTensor=None, SequenceLengthsTensor=None,
                          ActivationDescs=[descs.DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC(Alpha=alpha)])
@@ -123,7 +123,7 @@ def test_mistakes_that_fixed_tolerances_hardly_see(cell, function, changes):
 
 
 def test_every_step_of_an_activation_is_known():
-    """Each activation whose value jumps must be in the table."""
+    """The table of activations whose value jumps somewhere (bounds._STEPS) has all of these, and no other."""
     x = np.linspace(-3, 3, 600_001)
     for row in BY_DESC.values():
         values = row.function(x, 0.7, 1.1)

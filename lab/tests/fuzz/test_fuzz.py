@@ -1,4 +1,4 @@
-"""Random calls of all faces: right calls are right, and broken ones are refused before any work. `make soak` runs more."""
+"""Random calls of all faces (ways to call vkdml): right ones give right results, broken ones are refused before any work."""
 
 import json
 from collections import Counter
@@ -43,14 +43,14 @@ def test_random_calls(device):
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_more_random_calls(device, seed):
-    """A third of the calls may be too sensitive to judge, as one of the three operators may be."""
+    """Some calls amplify rounding too much to be judged. At most a third of them may: those of one operator out of three."""
     assert_none_fails(palette(seed, 3), 250, seed, 1 / 3, **({} if seed == 1 else FEW))
 
 
 @pytest.mark.family("ways to call PyTorch's twin, behind the first", first=9)
 @pytest.mark.parametrize("face", FACES)
 def test_everything_wrong_is_refused(device, face):
-    """Each kind of argument is broken in each way of the table."""
+    """Each kind of argument is replaced by each wrong value that the table WRONG has for it."""
     call = Call(face, SIMPLE, 3, 2)
     kinds = [argument.kind for argument in FACES[face].arguments(call).values() if argument.kind]
     for kind in set(kinds):
@@ -74,12 +74,12 @@ def only(monkeypatch, faces):
 
 
 def run_instead(monkeypatch, run):
-    """Replace all faces by one that calls `run`."""
+    """Replace all faces by one whose `run` is this function."""
     only(monkeypatch, {"function": replace(FACES["function"], run=run)})
 
 
 def test_a_wrong_number_is_found(device, monkeypatch):
-    """In calls of two or more steps, one number is off by a ten-thousandth. The call is shrunk."""
+    """Calls of two or more steps have one number that is wrong by 1e-4. The search finds one, and shrinks it to two steps."""
     def run(call, values):
         part, = FACES["function"].run(call, values)
         if call.steps >= 2:

@@ -1,4 +1,4 @@
-"""The fuzzer calls vkdml's twins of PyTorch's modules in several ways. These must find planted mistakes."""
+"""The fuzzer calls vkdml's twins of PyTorch's modules (the same classes, run by vkdml). It must find planted mistakes."""
 
 from collections import Counter
 

@@ -67,7 +67,7 @@ def spoiled(gpu: Gpu, samples: Any) -> bool:
 
 
 def is_seen(gpu: Gpu, problem: Any, planned: Any, options: Options) -> bool:
-    """Whether the self-test refuses the problem's kernels. It runs anew, as its earlier results are not used."""
+    """Whether the self-test refuses the problem's kernels. Results that it had before are forgotten, so that it really runs."""
     gpu.once_cache.pop(self_test.check, None)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = folder

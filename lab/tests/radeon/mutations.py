@@ -1,5 +1,5 @@
-"""Plants mistakes in the kernels' machine code, one at a time, and prints how the emulated GPU shows each: by other bits, a
-finding, or not at all.
+"""Plants mistakes in the kernels' machine code, one at a time, and prints how the emulated GPU shows each: by other bits in the
+results, by a finding (a fault that the emulator reports), or not at all.
 
 vkdml radeon python -m lab.tests.radeon.mutations [--most N] [--ways NAME ...]
 """
@@ -87,7 +87,7 @@ def kinds_of(i: Instruction) -> Iterator[tuple[str, Callable[[Instruction], None
 
 @dataclass
 class Runner:
-    """A case that runs repeatedly with the same plan and inputs."""
+    """A case with a plan and inputs, which runs repeatedly."""
 
     device: Device
     case: Case
@@ -102,7 +102,7 @@ class Runner:
         return results, process.found()
 
     def seen(self, right: dict[str, bytes]) -> str:
-        """Return how a planted mistake shows. right: the results without it."""
+        """Return how a planted mistake shows: by a finding, other numbers, or not at all. right: results without it."""
         for seed, late in SEEDS:
             process.change(seed=seed, late=late)
             results, found = self.run()

@@ -1,4 +1,4 @@
-"""Random problems with random options on a randomly hostile GPU, compared with the float64 reference.
+"""Random problems with random options on an emulated GPU with random delays, caches and rounding, beside the float64 reference.
 
 vkdml radeon python -m lab.tests.radeon.soak [--minutes M] [--seed N]
 """

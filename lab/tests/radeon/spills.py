@@ -52,7 +52,7 @@ def expected(numbers: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def main() -> None:
-    """Print how much was spilled. Raises AssertionError for wrong sums or findings."""
+    """Print how much was spilled. Raises AssertionError for wrong sums, or if the emulator found faults."""
     gpu = Device().gpu
     with tempfile.TemporaryDirectory() as folder:
         text, words = Path(folder, "spills.comp"), Path(folder, "spills.spv")

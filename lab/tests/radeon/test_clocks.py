@@ -113,7 +113,7 @@ def test_shared_memory(without):
 
 @pytest.mark.parametrize(("without", "word"), [("offen glc", 0xffffffff), ("looks:", 0)])
 def test_flags(without, word):
-    """Loads that poll must bypass the cache, and only words that were all ones count as flags."""
+    """A load that polls a flag must bypass the cache. A word is a flag only if it was all ones before its store."""
     assert all("RACE" in one for one in found(_FLAGS, without, without.replace(" glc", ""), word, waves=1))
 
 
@@ -129,6 +129,6 @@ def test_a_lone_word_may_be_read_and_is_noise():
 
 @pytest.mark.parametrize(("offset", "kind"), [("", set()), (" offset:4", {"RACE"})])
 def test_nothing_is_in_order_once_a_part_has_given_up(offset, kind):
-    """A workgroup gives up waiting by setting a buffer's first word. Other words do not count."""
+    """A workgroup sets a buffer's first word to give up waiting. After that, races are no faults. Other words do not count."""
     gives_up = f"buffer_atomic_or_b32 v3, v1, s[0:3], 0 offen{offset}"
     assert found(_MESSAGE, "s_waitcnt_vscnt null, 0x0", gives_up) == [kind] * len(SEEDS)

@@ -1,5 +1,4 @@
-"""Kernels on the emulated Radeon beneath Mesa's driver, as with `vkdml radeon`. They take minutes, so `make test` skips them.
-"""
+"""Kernels on the emulated Radeon beneath Mesa's driver, as with `vkdml radeon`. They take minutes: `make test` skips them."""
 
 import os
 import re

@@ -35,15 +35,15 @@ def change(**settings: int) -> None:
 
 @contextmanager
 def changed(**settings: int) -> Iterator[None]:
-    """Change settings of the GPU in a block."""
+    """Change settings of the emulated GPU in this context."""
     change(**settings)
     yield
     change(**{name: _USUAL[name] for name in settings})
 
 
 class Wave:
-    """A wave's registers. v: vector registers by lane; s: scalar registers; lds: shared memory, by word. queued: number of
-    accesses of each kind that were pending before it ended.
+    """A wave's registers. v: vector registers by lane; s: scalar registers; lds: shared memory, by word. queued: numbers of
+    accesses, by kind, that were still pending when the wave's program ended.
     """
 
     def __init__(self, width: int = 32) -> None:
@@ -57,7 +57,7 @@ class Wave:
         self.s[register:register + width // 32] = 0xffffffff
 
     def run(self, *texts: str, mode: int = KEEP_DENORMALS) -> str | None:
-        """Execute instructions. Returns the kind of a finding, or None."""
+        """Execute instructions. Returns the kind of a finding (a fault that the emulator reports), or None."""
         made = [instruction for text in (*texts, "s_endpgm") for instruction in decoder.program([(0, text)])]
         scc = ctypes.c_uint32(self.scc)
         found = library().radeon_run((Instruction * len(made))(*made), self.width, mode, *(
@@ -68,7 +68,7 @@ class Wave:
 
 
 def run_groups(text: str, groups: int, waves: int, memory: np.ndarray, **settings: int) -> set[str]:
-    """Execute a program on a buffer, in workgroups. Labels are lines of their own. Returns the kinds of findings."""
+    """Execute a program on a buffer, in workgroups. A label is a line of its own. Returns the kinds of findings (faults)."""
     lines, labels = list[str](), dict[str, int]()
     for line in filter(None, map(str.strip, text.splitlines())):
         if line.endswith(":"):
@@ -87,12 +87,12 @@ def run_groups(text: str, groups: int, waves: int, memory: np.ndarray, **setting
 
 
 def word(number: float | str) -> int:
-    """Return a float32's word; a string is the word in hexadecimal."""
+    """Return the word that holds a float32. A string is the word in hexadecimal."""
     return int(number, 16) if isinstance(number, str) else struct.unpack("<I", struct.pack("<f", number))[0]
 
 
 def vector(name: str, rows: Sequence[Sequence[int]], *, to: int = 0, mode: int = KEEP_DENORMALS, suffix: str = "") -> list[int]:
-    """Return an instruction's results for rows of sources, a row for each lane."""
+    """Return an instruction's results. rows: sources of each lane. to: the destination's old word. suffix: text at its end."""
     wave = Wave(64)
     wave.v[0] = to
     for lane, row in enumerate(rows):
