@@ -2,8 +2,8 @@
 
     python -m bench [--output DIR] [--device D] [--samples N] [--peers NAME ...] [--cases NAME ...] [--growth] [--json]
 
-Each library has its own process, and all take turns. The report lists missing libraries. If cases are named, only their times
-are measured, unless --growth, --ceilings or --first-result is given.
+Each library has its own process (a worker), and all take turns. The report lists missing libraries. If cases are named, only
+their times are measured, unless --growth, --ceilings or --first-result is given.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def select(option: str, names: Sequence[str] | None, known: Sequence[str]) -> list[str]:
-    """The names, in the order of the known ones; all known ones if none are given. Exits if a name is unknown."""
+    """Return the names in the order of the known ones, or all known ones if there are none. Exits if a name is unknown."""
     unknown = set(names or ()) - set(known)
     if unknown:
         print(f"bench: {option}: no {', '.join(sorted(unknown))}; there are {', '.join(known)}", file=sys.stderr)
@@ -73,7 +73,7 @@ def select(option: str, names: Sequence[str] | None, known: Sequence[str]) -> li
 
 def measure_chosen(cases: Sequence[Case], wanted: Sequence[Peer], default: DeviceInfo, chosen: argparse.Namespace
                    ) -> report.Report:
-    """Measure what is chosen, write the report and print it."""
+    """Measure what the command's options (`chosen`) select, write the report and print it."""
     processes, missing = open_all(wanted)
     workers = [{"name": process.peer.name, **process.description, "platform": process.peer.platform,
                 "baseline": process.peer.baseline} for process in processes]
@@ -120,7 +120,7 @@ def measure_ceilings(device: int) -> dict[str, object]:
 
 
 def measure_all(cases: Sequence[Case], processes: Sequence[Process], samples: int) -> Iterator[list[Result]]:
-    """Yields the results of each case."""
+    """Yield the results of each case."""
     with tqdm(cases, disable=None, unit="case") as bar:
         for case in bar:
             yield measure(case, processes, samples, lambda what: bar.set_postfix_str(f"{case.name}: {what}"))  # noqa: B023

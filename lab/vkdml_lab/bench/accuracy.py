@@ -57,7 +57,7 @@ SUMS = (64, 256, 1024)  # H and I of single steps without an activation, which a
 
 @dataclass(frozen=True)
 class Row:
-    """Largest and root-mean-square errors in ULP by library; None if it lacks the type."""
+    """The largest and root-mean-square errors in ULP, by library. None: the library does not have the type."""
 
     operator: str
     element: str
@@ -68,7 +68,7 @@ class Row:
 
 
 def problem(cell: Cell, element: str, size: Size, seed: int) -> dict[str, np.ndarray]:
-    """Draw inputs of unit size and weights that keep sums at that size, by vkdml's argument names."""
+    """Draw inputs of about unit size, and weights that keep sums at that size. Keys are vkdml's argument names."""
     rng, gates, hidden = np.random.default_rng(seed), len(cell.gates), size.hidden
     shapes = {"x": (size.steps, ROWS, hidden), **dict.fromkeys("wr", (1, gates * hidden, hidden)), "b": (1, 2 * gates * hidden)}
     scales = {"x": 1.0, "w": hidden**-0.5, "r": hidden**-0.5, "b": 0.3}
@@ -76,7 +76,7 @@ def problem(cell: Cell, element: str, size: Size, seed: int) -> dict[str, np.nda
 
 
 def attributes(cell: Cell, activations: Sequence[str] | None) -> dict[str, Any]:
-    """Return attributes; PyTorch's GRU has ONNX's linear_before_reset = 1."""
+    """Return the operator's attributes. For a GRU, linear_before_reset is 1, as PyTorch has nothing else."""
     flags = {"linear_before_reset": 1} if cell is GRU else {}
     return flags | ({"activations": list(activations)} if activations else {})
 

@@ -59,11 +59,11 @@ class Tree:
         return Process(Peer(self.name, ADAPTER, {"tree": self.folder, "device": device}, {**self.environment, **variables}))
 
     def compile_shaders(self) -> None:
-        """Runs the tree's own tools/compile_shaders.py. Raises SystemExit with its message if it fails."""
+        """Run the tree's own tools/compile_shaders.py. Raises SystemExit with its message if it fails."""
         self._run("the shaders", ["tools/compile_shaders.py", "src/vkdml/spirv"])
 
     def build_kp(self) -> None:
-        """Builds kp (Kompute's module) by the tree's own tools/build_kp.py. Raises SystemExit if that fails or is missing."""
+        """Build kp (Kompute's module) by the tree's own tools/build_kp.py. Raises SystemExit if that fails or is missing."""
         if not (self.folder / "tools/build_kp.py").exists():
             raise SystemExit(f"against: {self.name} takes kp from a package of its own: name a commit that has it inside")
         self._run("kp", ["-W", "ignore", "-c", "import setuptools; setuptools.setup()", "--quiet", "build_ext", "--inplace"],
@@ -78,7 +78,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Times of the same work in both trees: this[n] and other[n] are a pair. error: why there are none."""
+    """Times of the same work in both trees: this[n] and other[n] were measured in turn. error: why there are no times."""
 
     case: str
     what: str
@@ -91,7 +91,7 @@ class Comparison:
         return [this / other for this, other in zip(self.this, self.other) if other > 0]
 
     def row(self) -> dict[str, Any]:
-        """The comparison as a row of the table and of the JSON file."""
+        """Return the comparison as a row of the table and of the JSON file."""
         row: dict[str, Any] = {"case": self.case, "what": self.what}
         if not self.ratios:
             return row | {"error": self.error or "no time"}
@@ -164,7 +164,7 @@ def _git(repository: Path, *arguments: str) -> None:
 
 def compare(cases: Sequence[Case], this: Tree, other: Tree, device: int, pairs: int, progress: Progress = lambda _: None
             ) -> Iterator[Comparison]:
-    """Yields the comparisons of each case."""
+    """Yield the comparisons of each case."""
     processes = [tree.process(device) for tree in (this, other)]
     try:
         for case in cases:

@@ -8,7 +8,7 @@ from vkdml_lab.bench.cases import Case
 
 
 def bound(case: Case, ceilings: dict[str, Any], weight_bytes: int = 4) -> tuple[str, float]:
-    """Return the name of the ceiling that limits a case, and the least seconds of a call.
+    """Return what limits a case (arithmetic, reads or a submission), and the least seconds of a call by this limit.
 
     Recurrent weights count as read once a step, although kernels may keep them in private memory. W does not count, as one
     product over all steps can read it once.

@@ -1,8 +1,8 @@
-"""Times all ways to run a case, beside the one that the cost model chooses.
+"""Times the plans that the planner could choose for a case, beside the one that the cost model chooses.
 
     python -m bench.candidates [--cases NAME ...] [--samples N] [--output FILE]
 
-Regret is the chosen one's time over the fastest one's, minus 1. All take turns, without copies from the host.
+A tiling is a plan's schedule and sizes. "over the best" is a plan's time over the fastest one's, minus 1. All take turns.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def measure(gpu: Gpu, target: Target, tilings: Sequence[Tiling], samples: int) -
 
 
 def described(tiling: Tiling) -> Row:
-    """Return the schedule of a tiling's time loop, and its other settings."""
+    """Return, by column, the schedule of a tiling's time loop, and the loop's other settings."""
     return {"way": tiling.loop.schedule, **{name.replace("_", " "): getattr(tiling.loop, name, None) for name in LOOP}}
 
 

@@ -14,7 +14,7 @@ QUEUED = 10  # calls in a queue
 
 @dataclass(frozen=True)
 class Case:
-    """A recurrent layer in ONNX's terms, and how it is called.
+    """A recurrent layer, with ONNX's operator and attributes, and how it is called.
 
     ragged: rows have different lengths. streaming: each call begins with the final state of the call before.
     """
@@ -41,7 +41,7 @@ class Case:
 
     @property
     def lengths(self) -> np.ndarray:
-        """The valid steps of each row. Ragged ones are spread evenly from 1 to T, in random order."""
+        """Return the number of valid steps of each row. If ragged, they are spread evenly from 1 to T, in random order."""
         full = np.full(self.batch, self.steps)
         if not self.ragged:
             return full
@@ -55,7 +55,7 @@ class Case:
 
     @property
     def flops(self) -> int:
-        """Operations of the matrix products in valid steps. A multiply-add counts as two."""
+        """The operations of the matrix products in valid steps. A multiply-add counts as two."""
         per_step = 2 * self.gates * self.hidden * (self.inputs + self.hidden)
         return int(self.lengths.sum()) * self.directions * per_step
 
@@ -70,7 +70,7 @@ class Case:
 
     @property
     def checked_calls(self) -> int:
-        """Calls that begin with a zero state; the results of the last one are compared with the reference."""
+        """The number of calls, from zero states on, after which the last call's results are compared with the reference."""
         return 5 if self.streaming else 1
 
     @property

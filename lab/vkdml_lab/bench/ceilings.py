@@ -36,7 +36,7 @@ VEC4 = 16  # bytes
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes to try. chains: independent vectors in an invocation, enough to hide latency and few enough for the registers."""
+    """Sizes to try. chains: numbers of independent vectors in an invocation. More hide more latency but take more registers."""
 
     chains: tuple[int, ...] = (2, 3, 4, 8)
     groups: tuple[int, ...] = (1, 64, 4096)
@@ -50,7 +50,7 @@ QUICK = Sizes((4,), (64,), (16,), (MIB // 4,), ())
 
 
 class Library:
-    """The ceilings of one device."""
+    """Measures the ceilings of one device."""
 
     def __init__(self, device: int, sizes: Sizes = ALL) -> None:
         info = next(info for info in Device.enumerate() if info.index == device)
@@ -129,7 +129,7 @@ class Library:
 
 
 def lengthen(seconds: Callable[[int], float], most: int = MOST_ITERATIONS) -> tuple[int, float]:
-    """Return the first of 16, 64, 256, ... iterations that takes long enough, or `most`, with its seconds."""
+    """Return the first number of iterations (16, 64, 256, ...) that takes long enough, or `most`, and its seconds."""
     count = min(16, most)
     while (taken := seconds(count)) < LONG_ENOUGH and count < most:
         count = min(4 * count, most)

@@ -19,7 +19,7 @@ RUNS = 3
 
 
 class Library:
-    """Computes one result when a worker opens it."""
+    """Computes one result in its constructor, which a worker calls when it opens the library."""
 
     def __init__(self, device: int) -> None:
         rng = np.random.default_rng(0)

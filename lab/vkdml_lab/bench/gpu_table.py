@@ -1,6 +1,6 @@
-"""Draws the table in a page of docs/gpu/ that compares vkdml's times on a GPU with PyTorch's.
+"""Draws a picture of the table in a page of docs/gpu/ that compares vkdml's times on a GPU with PyTorch's.
 
-    python -m bench.gpu_table docs/gpu/h200.md docs/gpu/h200.png
+python -m bench.gpu_table docs/gpu/h200.md docs/gpu/h200.png
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Measures time against the size of one dimension, for the workers that the pictures show."""
+"""Measures time against the size of one dimension, for the workers (libraries' processes) that the pictures show."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def measure_growth(processes: Sequence[Process], progress: Progress = lambda _: 
 
 
 def predict(case: Case, worker: str, results: Sequence[Result]) -> float:
-    """Return a worker's expected seconds for a case: its last result, scaled by the arithmetic. Infinite if that failed."""
+    """Predict a worker's seconds for a case: its last result, scaled by the arithmetic. Infinite if that result failed."""
     last = [result for result in results if result.worker == worker][-1:]
     return max((result.median * case.flops / result.flops if result.seconds else float("inf") for result in last), default=0.0)

@@ -1,4 +1,4 @@
-"""The host's part of warm calls: Python's instructions and time, with the driver of a GPU that is not there.
+"""The work of the host in warm calls (not the first ones): Python's instructions and time, with a driver but without its GPU.
 
     python -m bench.host [--gpu GPU] [--pairs N] [--drivers DIR] [TREE ...]
 

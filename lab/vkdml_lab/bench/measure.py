@@ -1,4 +1,4 @@
-"""Measures a case: all workers warm up, then take turns with one sample each, so that disturbances affect all of them."""
+"""Measures a case: all workers (libraries' processes) warm up, then take turns, so that disturbances affect all of them."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ Progress = Callable[[str], None]
 class Result:
     """A worker's times for a case, for one way to call it.
 
-    flops: those of one call. calls: number in each sample. planned: the number of samples. difference: the largest from
-    the reference. error: why there are no times; "" if there are some. seconds: a call's mean in each sample.
+    flops: operations of one call. calls: number of calls in each sample. planned: number of samples to take. difference: the
+    largest from the reference. error: why there are no times, or "". seconds: by sample, the mean of a call.
     """
 
     case: str
@@ -57,13 +57,13 @@ class Result:
         return self.flops / self.median / 1e9
 
     def times(self, baseline: Result) -> float:
-        """The median over all rounds of this worker's time divided by the baseline's."""
+        """Return the median, over all rounds, of this worker's time divided by the baseline's."""
         return median(ours / theirs for ours, theirs in zip(self.seconds, baseline.seconds))
 
 
 def measure(case: Case, processes: Sequence[Process], samples: int, progress: Progress = lambda _: None, busy: bool = False
             ) -> list[Result]:
-    """Measure a case on all workers that have its cell. busy: keep a GPU busy for half a second before the samples."""
+    """Measure a case on all workers that have its cell (GRU or LSTM). busy: keep the GPU busy before sampling."""
     pairs = []
     for process in processes:
         if case.cell in process.peer.cells:
@@ -84,7 +84,7 @@ def measure(case: Case, processes: Sequence[Process], samples: int, progress: Pr
 
 
 def _warm_up(process: Process, case: Case, samples: int) -> list[Result]:
-    """Compiles and checks. Returns a result without samples for each way to call the worker, some with an error."""
+    """Compile and check the case. Returns, for each way to call the library, a result without samples, some with an error."""
     changed = process.peer.case(case)
     results = [Result(case.name, process.peer.name)]
     try:
@@ -114,7 +114,7 @@ def _warm_up(process: Process, case: Case, samples: int) -> list[Result]:
 
 
 def plan(case: Case, call_seconds: float, samples: int) -> tuple[int, int]:
-    """The number of calls in a sample, and the number of samples."""
+    """Return the number of calls in a sample, and the number of samples."""
     wanted = max(case.calls, math.ceil(SAMPLE_SECONDS / call_seconds))
     calls = max(1, min(wanted, int(BUDGET_SECONDS / samples / call_seconds)))
     return calls, max(1, min(samples, int(BUDGET_SECONDS / (calls * call_seconds))))
@@ -128,7 +128,7 @@ def _sample(process: Process, result: Result) -> None:
 
 
 def difference(case: Case, outputs: list[np.ndarray]) -> float:
-    """The largest absolute difference from the float64 reference, in some rows of the batch."""
+    """Return the largest absolute difference from the float64 reference, in some rows of the batch."""
     rows = checked_rows(case)
     return max(float(np.abs(output[..., rows, :] - expected).max()) for output, expected in zip(outputs, expect(case)))
 
@@ -139,7 +139,7 @@ def checked_rows(case: Case) -> np.ndarray:
 
 @lru_cache(maxsize=2)  # a case, and its variant for workers that change it
 def expect(case: Case) -> list[np.ndarray]:
-    """The reference's outputs for the last of a case's checked_calls, in the rows of the batch that checked_rows returns."""
+    """Return the reference's outputs for the last of a case's checked_calls, in the rows that checked_rows returns."""
     arrays, rows = case.arrays(), checked_rows(case)
     lengths = {"sequence_lens": case.lengths[rows]} if case.ragged else {}
     x = np.concatenate([arrays["X"][:, rows]] * case.checked_calls)

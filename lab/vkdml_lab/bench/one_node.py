@@ -1,4 +1,4 @@
-"""Makes the model that libraries compute. Its text is also the beginning of each program that shows a mistake."""
+"""Makes the ONNX model that libraries compute. The reports' programs, which show mistakes, begin with this file's text."""
 
 import inspect
 from typing import Any

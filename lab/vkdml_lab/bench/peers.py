@@ -1,4 +1,4 @@
-"""The workers that are measured: a table with a row for each library and driver."""
+"""The table of peers: libraries, each on a device, that the benchmark measures. Each has a process of its own, its worker."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ HALF = 2e-2  # tolerance of float16 and TF32
 
 @dataclass(frozen=True)
 class Peer:
-    """A worker.
+    """A library and how it is measured.
 
     adapter: a module with a class Library; a name without a dot is in vkdml_lab.bench.adapters. settings: that class's
     arguments. environment: variables of the worker's process. install: how to install the library. tolerance: the largest
-    allowed difference from the reference. baseline: the vkdml worker to compare with. changes: to each case's attributes.
-    cells: those that it can run. platform: where it runs, if pictures show it; the shown workers all compute the same in
-    float32. grows: whether times over T, B and H are measured. parts: peers in its process, if several.
+    allowed difference from the reference. baseline: name of the vkdml peer to compare with. changes: to each case's attributes.
+    cells: those that it can run. platform: where it runs, if pictures show it; all shown peers compute the same in float32.
+    grows: whether times over T, B and H are measured. parts: the peers that share its process, if it stands for several.
     """
 
     name: str
@@ -47,12 +47,12 @@ class Peer:
 
     @staticmethod
     def together(parts: Sequence[Peer]) -> Peer:
-        """Return one peer that runs several libraries in one process, which share a GPU."""
+        """Return one peer that runs several libraries in one process, on one GPU."""
         libraries = {part.name: (part.adapter, part.settings) for part in parts}
         return Peer("together", "together", {"libraries": libraries}, parts=tuple(parts))
 
     def part(self, way: str) -> Peer:
-        """Return the peer that a way belongs to."""
+        """Return the peer in this process that a way to call it belongs to."""
         return next((part for part in self.parts if way.startswith(f"{part.name}/")), self)
 
     def case(self, case: Case) -> Case:
@@ -60,8 +60,8 @@ class Peer:
 
 
 def devices(wanted: str | None = None) -> tuple[DeviceInfo, list[DeviceInfo]]:
-    """The default Vulkan device or the wanted one, and all others, with SwiftShader if it has been fetched. The indices of the
-    others are valid in a process with the variables of `others_environment`.
+    """Return the default or wanted Vulkan device, and all others, with SwiftShader if it has been fetched. The others' indices
+    are valid in a process with the variables of `others_environment`.
     """
     default = select_device(wanted)
     os.environ.update(others_environment())
@@ -107,5 +107,5 @@ def peers(default: DeviceInfo, others: list[DeviceInfo]) -> list[Peer]:
 
 
 def name(info: DeviceInfo) -> str:
-    """The name of a device's worker: the first word of the device's name and its index, because names can be the same."""
+    """Return the name of a device's peer: the device's first word and its index, as two devices may have one name."""
     return f"{OURS}-{re.split(r'[^a-z]', info.name.lower())[0]}{info.index}"

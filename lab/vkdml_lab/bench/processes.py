@@ -22,7 +22,7 @@ def machine() -> dict[str, str]:
 
 def environment(changes: Mapping[str, str]) -> dict[str, str]:
     """Return this process's environment with changes. The Vulkan loader looks for layers in this folder, which has none, so
-    that kp enables no installed validation layer.
+    that kp (Kompute) enables no installed validation layer.
     """
     return {**os.environ, "VK_LAYER_PATH": str(Path(__file__).parent), **changes}
 
@@ -52,7 +52,7 @@ class Process(Worker):
 
 
 def open_all(wanted: Sequence[Peer]) -> tuple[list[Process], list[dict[str, str]]]:
-    """The workers that can run, and for each of the others why it cannot and how to install it."""
+    """Return the workers that can run. Of each other one, return why it cannot, and how to install it."""
     processes, missing = [], []
     for peer in wanted:
         process = Process(peer)

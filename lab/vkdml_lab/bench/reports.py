@@ -1,4 +1,4 @@
-"""Puts reports of `vkdml gpu-report` into one table by GPU, and fits the planner's figures to their times.
+"""Puts reports of `vkdml gpu-report` into one table by GPU, and fits the cost model's figures of a GPU to the reports' times.
 
     python -m bench.reports FOLDER...
 
@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Report:
-    """The rows of all parts of a report, and its device."""
+    """A report: its rows, which are results of all its parts, and its device."""
 
     place: Path
     info: DeviceInfo
@@ -36,7 +36,7 @@ class Report:
 
     @staticmethod
     def read(place: Path) -> Report:
-        """Read a report. Raises SystemExit if the place has none."""
+        """Read a report from a folder or archive. Raises SystemExit if there is none."""
         try:
             rows = [row for text in texts(place) for row in parsed(text)]
         except (OSError, zipfile.BadZipFile) as error:
@@ -48,7 +48,7 @@ class Report:
         return Report(place, DeviceInfo(**facts), rows)
 
     def line(self) -> Row:
-        """The figures that the table shows of the report, by name."""
+        """Return the report's column of the table, by the names of rows."""
         checked = [row["right"] for row in self.rows
                    if row.get("right") is not None and row.get("library", OURS).startswith(OURS)]
         return {"GPU": self.info.name, "driver": f"{self.info.driver} {self.info.driver_version}", "report": self.place.name,
@@ -79,7 +79,7 @@ def texts(place: Path) -> Iterator[str]:
 
 
 def fits(reports: Sequence[Report]) -> list[Fit]:
-    """Return a fit for each GPU and driver."""
+    """Return a fit of figures for each GPU and driver."""
     rows: dict[DeviceInfo, list[Row]] = {}
     for report in reports:
         same = next((info for info in rows if asdict(info) | {"index": 0} == asdict(report.info) | {"index": 0}), report.info)
@@ -88,7 +88,7 @@ def fits(reports: Sequence[Report]) -> list[Fit]:
 
 
 def section(found: Fit) -> str:
-    """Return a section about a GPU's figures."""
+    """Return a section of text about the fitted figures of a GPU."""
     rows = [{"figure": change.figure, "of": change.what, "now": change.before,
              "should be": change.reason if change.after is None else change.after} for change in found.changes]
     off = f"By the planner's figures a run's time is typically off by a factor of {found.off_before:.3g}"

@@ -1,4 +1,4 @@
-"""Ways to call a layer that adapters offer to the worker, and the error for what a library cannot express."""
+"""Ways to call a layer, which adapters offer to the worker (bench/worker.py), and the error for what a library lacks."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def timed(run: Run, x: np.ndarray) -> tuple[float, np.ndarray]:
 
 
 def measure(model: Model, count: int, device: vkdml.Device, progress: Callable[[], object]) -> dict[str, dict[str, Any]]:
-    """Return the table's values by library. Raises if the libraries disagree."""
+    """Time random shapes. Returns the table's row of each library. Raises if the libraries' results differ."""
     proto = model.proto()
     ours = InferenceSession(proto, device=device)
     theirs = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
@@ -123,7 +123,7 @@ def _pipelines(device: vkdml.Device) -> int:
 
 
 def row(seconds: dict[str, list[float]], pipelines: int, late: int) -> dict[str, Any]:
-    """Return a row: quantiles of a call's ms in the first pass. pipelines: made in this pass; late: made in its second half."""
+    """Return a row: quantiles of a call's ms in the first pass. pipelines: compiled in it. late: those of its second half."""
     first = np.array(seconds["first"]) * 1e3
     p50, p90, p99 = np.quantile(first, (0.5, 0.9, 0.99)).tolist()
     return {"p50 ms": p50, "p90 ms": p90, "p99 ms": p99, "max ms": float(np.max(first)), "p99/p50": p99 / p50,

@@ -1,4 +1,4 @@
-"""The libraries for `vkdml conformance --target`: an adapter and its settings, by the name before the colon."""
+"""The libraries for `vkdml conformance --target`. For each name, before the colon, there are an adapter and its settings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TARGETS: Mapping[str, tuple[str, Callable[[str], dict[str, Any]], str]] = {
 
 
 def target(text: str) -> Peer:
-    """Return the peer for LIBRARY or LIBRARY:DEVICE. Raises ValueError."""
+    """Return the peer (library and adapter) that a text LIBRARY or LIBRARY:DEVICE names. Raises ValueError."""
     library, _, device = text.partition(":")
     if library not in TARGETS or (library == "python" and "." not in device):
         known = ", ".join(name for name in TARGETS if name != "python")

@@ -1,4 +1,4 @@
-"""Runs plans on a problem's tensors and times them in turns, so that disturbances affect all."""
+"""Runs plans on a problem's tensors and times them in turns, so that disturbances affect all of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def arrays(problem: Problem) -> dict[str, np.ndarray]:
 
 
 def seconds(trial: Trial, plans: Sequence[Plan], samples: int) -> list[float | str]:
-    """Return each plan's median seconds, or the reason why there is none."""
+    """Return each plan's median seconds, or the text of its error."""
     runs = [_settled(trial, plan) for plan in plans]
     for one in [run for run in runs if isinstance(run, Run)][:1]:  # the GPU rested during compiling
         warm_up(one.execute)

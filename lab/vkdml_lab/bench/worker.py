@@ -23,7 +23,7 @@ TOO_SLOW_SECONDS = 20.0  # a slower first call is the only one, as compiling is 
 
 
 class LibraryWorker:
-    """Answers commands: each public method is one."""
+    """Answers commands about one library. Each public method is a command."""
 
     def open(self, adapter: str, settings: Mapping[str, Any]) -> dict[str, str]:
         """Import the library. Returns its version and device."""
@@ -32,13 +32,13 @@ class LibraryWorker:
         return description
 
     def prepare(self, case: Case) -> list[str]:
-        """Build a case's layer. Returns the names of the ways to call it; some are built only in warm_up."""
+        """Build a case's layer. Returns the names of the ways to call it. Some of these are built only when they warm up."""
         self._case = case
         self._runners: dict[str, Runner | Callable[[], Runner]] = self._library.prepare(case)
         return list(self._runners)
 
     def compute(self, node: Node) -> dict[str, np.ndarray] | str:
-        """Return a node's outputs, or what the library cannot express."""
+        """Return a node's outputs, or a text that says what the library cannot express."""
         try:
             outputs: dict[str, np.ndarray] = self._library.compute(node)
         except UnsupportedError as error:
@@ -46,7 +46,7 @@ class LibraryWorker:
         return outputs
 
     def code(self, node: Node) -> tuple[str, str]:
-        """Return a program in the library's terms that prints a node's outputs: its common beginning, and the rest."""
+        """Return a program that prints a node's outputs by the library: the beginning of all programs, and the rest."""
         return self._library.setup, self._library.code(node)
 
     def warm_up(self, way: str) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class LibraryWorker:
         return {"first": first, "call": first if first > TOO_SLOW_SECONDS else self._lengthen(way), "outputs": outputs}
 
     def _lengthen(self, way: str) -> float:
-        """Let the library settle. Returns the mean seconds of a call in a sample."""
+        """Make more and more calls until a sample is long enough. Returns the mean seconds of a call in it."""
         settle(self._runner(way).run)
         calls = 1
         while (seconds := self.sample(way, calls)) * calls < SAMPLE_SECONDS:
@@ -71,12 +71,12 @@ class LibraryWorker:
         return seconds
 
     def measure(self, *arguments: Any) -> dict[str, Any]:
-        """Return the library's own measurement, such as ceilings or a first result."""
+        """Return what the library measures itself, such as a device's limits or the time of a first result."""
         measured: dict[str, Any] = self._library.measure(*arguments)
         return measured
 
     def busy(self, way: str) -> None:
-        """Call for half a second, so that a GPU's clocks have risen."""
+        """Make calls for half a second, so that a GPU raises its clocks."""
         warm_up(self._runner(way).run)
 
     def sample(self, way: str, calls: int) -> float:

@@ -61,7 +61,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _elsewhere(chosen: argparse.Namespace) -> int:
-    """Run what needs no Vulkan device: test another library (--target), or export cases (--export)."""
+    """Do what needs no Vulkan device: test another library (--target), or write the cases to files (--export)."""
     given = [f"--{name}" for name in ("target", "export", "device", "resume") if getattr(chosen, name)]
     if len(given) > 1:
         raise InvalidArgumentError("conformance", given[0], f"with {given[1]}",

@@ -1,6 +1,6 @@
 """Describes failed tests: a few lines for each, enough for a driver engineer to reproduce it, and a table of all.
 
-It uses what suite/recording.py records. `problem` and `wrong` are independent of the library; `ran` and `again` are vkdml's.
+A record (suite/recording.py) has the `problem`, what is `wrong`, how vkdml `ran` it, and what more runs gave (`again`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _NO_NEWS = re.compile(r'\s*File "|\s*\.\.\.$|(Current thread|Thread) 0x|Extensio
 
 
 def failed_record(test: Test) -> Record | None:
-    """Return the record of the comparison that failed the test, or else of what was running, or None."""
+    """Return the record of the comparison that failed the test. Else return that of what was running, or None."""
     wrong: list[Record] = [record for record in test.get("records", []) if record.get("wrong")]
     return wrong[-1] if wrong else test.get("running")
 
 
 def lines(record: Record) -> list[str]:
-    """Return the problem, how it was run, what is wrong, and what more runs gave, a line each."""
+    """Return one line each about the problem, how it was run, what is wrong, and what repeated runs gave."""
     return [line for line in (record.get("problem", record.get("operator")), _ran(record), _wrong(record.get("wrong")),
                               _again(record.get("again"))) if line]
 
@@ -67,7 +67,7 @@ def repeat(test: Test, about: Mapping[str, Any]) -> str:
 
 
 def last_words(output: str) -> list[str]:
-    """Return the last lines of a crashed process: those that are no stack frames, then vkdml's innermost frames."""
+    """Return the last lines of a crashed process's output: those that are no stack frames, then vkdml's innermost frames."""
     said = output.splitlines()[1:]
     frames = [f"{found[1]}:{found[2]} in {found[3]}" for line in said if (found := _FRAME.match(line))]
     return [*[line.strip(" .") for line in said if line.strip() and not _NO_NEWS.match(line)][-_FRAMES:],
@@ -114,5 +114,5 @@ def by_kind(tests: Iterable[Test]) -> str:
 
 
 def _kind(record: Record) -> tuple[str, ...]:
-    """Return operator, type and schedule; "" for what a crashed process did not say."""
+    """Return a record's operator, type and schedule. Each is "" if the process crashed before it was recorded."""
     return record.get("operator", ""), record.get("element", ""), (record.get("ran") or {}).get("schedule", "")

@@ -45,7 +45,7 @@ def largest(errors: Iterable[float | None]) -> float | None:
 
 
 def summarize(run: Run, keys: Keys) -> dict[tuple[str, ...], list[Any]]:
-    """Return, for each key: the number of records, in passed and in failed tests, and the largest errors."""
+    """Return, by key: the numbers of records in all, in passed and in failed tests, and their largest errors."""
     groups: dict[tuple[str, ...], list[tuple[bool, Record]]] = {}
     for test in run.tests:
         for record in test.get("records", []):

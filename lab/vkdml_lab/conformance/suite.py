@@ -1,4 +1,4 @@
-"""Runs the suite, vkdml_lab/suite, on a device."""
+"""Runs the conformance suite (the tests in vkdml_lab/suite) on a device."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ print(json.dumps({"devices": [asdict(info) for info in devices.enumerate_devices
 
 @dataclass(frozen=True)
 class ThisMachine:
-    """Vulkan devices in the form of `vkdml devices --json`, and the versions of the software that the tests use."""
+    """This machine's Vulkan devices, as `vkdml devices --json` prints them, and the versions of software that the tests use."""
 
     devices: list[dict[str, Any]]
     software: dict[str, Any]
 
     def device(self, info: DeviceInfo) -> dict[str, Any]:
-        """Return the entry of this process's device, whose index may differ, as drivers that the suite adds come first."""
+        """Return the entry of a device. Its index may differ from this process's, as drivers that the suite adds come first."""
         return next(device for device in self.devices if {**device, "index": info.index} == asdict(info))
 
 
@@ -66,7 +66,7 @@ class Chosen:
         return {**asdict(self), "only": list(self.only)}
 
     def options(self) -> list[str]:
-        """Return the selection as pytest options (lab/vkdml_lab/suite/plugin.py)."""
+        """Return the selection as pytest options, which lab/vkdml_lab/suite/plugin.py defines."""
         return [*(f"--only={name}" for name in self.only), *["--quick"] * self.quick, *["--long"] * self.long,
                 f"--seed={self.seed}"]
 
@@ -100,7 +100,7 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """The sum of all tests' seconds, including those before the run was resumed."""
+        """The sum of the seconds of all tests, including those that ended before the run was resumed."""
         return float(sum(test.get("seconds", 0.0) for test in self.tests))
 
     @property
@@ -166,7 +166,7 @@ def _run_tests(path: Path, index: str, arguments: Sequence[str], progress: Progr
 
 
 def _run_again(path: Path, index: str, tests: Sequence[str], chosen: Chosen) -> None:
-    """Repeat the test that crashed, alone, with its own options and in other schedules, and record the outcomes."""
+    """Repeat the test that crashed, alone: with its own options, and in each other schedule. Record the outcomes."""
     head, found = results.read(path)
     test = found[-1]
     # Not after a hang, as each repetition would take as long

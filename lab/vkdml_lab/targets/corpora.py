@@ -1,4 +1,4 @@
-"""Nodes that a target computes, by corpus. Each has a name. A seed gives the same nodes for every target."""
+"""The nodes that a target (a library under test) computes, in groups (corpora). A seed gives every target the same nodes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BETA = {"Affine": 0.1, "HardSigmoid": 0.4, "ScaledTanh": 0.6}
 # Random problems, drawn as the suite does, from activations that ONNX has
 
 def random_activation(rng: Numbers, element: ElementType) -> Any:
-    """Draw an activation that ONNX has. Softplus keeps its default, as ONNX has no parameter for it."""
+    """Draw an activation that ONNX has. Softplus has its default parameter, which ONNX cannot change."""
     row = list(NAMED.values())[rng.integers(len(NAMED))]
     parameters = {field: float(rng.choice([-1, 1, 1, 1]) * rng.uniform(0.3, 1.5)) for field in row.fields}
     return row.desc(**({} if row.onnx_name == "Softplus" else parameters))
@@ -82,7 +82,7 @@ def of_random(count: int) -> Iterator[Named]:
 # Single features, and pairs of them
 
 def usual(op: str, sizes: tuple[int, ...], given: str = "", element: str = "float32", seed: int = 0, **attributes: Any) -> Node:
-    """Make a node: inputs of unit size, weights that keep sums at that size. given: names of optional inputs besides B."""
+    """Make a node with inputs of about unit size, and weights that keep sums at that size. given: optional inputs besides B."""
     rng, (t, b, i, h) = support.random_numbers(seed, *sizes), sizes
     d, gates = 2 if attributes.get("direction") == "bidirectional" else 1, GATES[op]
     shapes: dict[str, tuple[tuple[int, ...], float]] = {
@@ -105,7 +105,7 @@ def activated(names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def features(op: str) -> dict[str, dict[str, Any]]:
-    """Return attributes and inputs by feature, which may be added to a usual node."""
+    """Return by feature the attributes and inputs to add to a usual node, so that it has this feature."""
     cells: dict[str, dict[str, dict[str, Any]]] = {
         "GRU": {"linear": {"linear_before_reset": 1}}, "RNN": {},
         "LSTM": {"peepholes": {"given": "P"}, "coupled": {"input_forget": 1}, "initial_c": {"given": "initial_c"}}}

@@ -1,4 +1,4 @@
-"""Writes the cases to files, for programs in any language: `vkdml conformance --export`.
+"""Writes the suite's cases to files, for programs in any language: `vkdml conformance --export`.
 
 Format 1. cases.json lists the cases: name, corpus, operator, attributes (with hidden_size) and features. NAME.npz holds the
 inputs by ONNX's names, and for each output such as Y: expected_Y in float64, bound_Y (the allowed error of each element) and

@@ -46,7 +46,7 @@ _CLIP, _COUPLED, _LISTS = list(UNDEFINED)[3:6]
 
 @dataclass(frozen=True)
 class Expected:
-    """Expected outputs by name, the allowed error of each element, and whether the element is judged."""
+    """Expected outputs by name, the allowed error of each element (its bound), and whether the element is judged."""
 
     outputs: Mapping[str, np.ndarray]
     bounds: Mapping[str, np.ndarray]
@@ -55,8 +55,8 @@ class Expected:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The judgement of a node's outputs. said: the worst element, or why there is no result or no judgement. share: the largest
-    error divided by its bound. cause: the mistake that would explain the outputs.
+    """The judgement of a node's outputs. said: a text about the worst element, or why there is no result or judgement. share:
+    the largest error divided by its bound. cause: the mistake that would explain the outputs, or "".
     """
 
     outcome: str
@@ -66,7 +66,7 @@ class Verdict:
 
 
 def computed(node: Node, clips_c: bool = False) -> dict[str, np.ndarray]:
-    """Compute the float64 reference's outputs. The batch size may be 0. clips_c: see `expected`."""
+    """Compute the outputs by the float64 reference. clips_c: an LSTM's clip also bounds C before h()."""
     if not node.batch:
         state, y = node.shapes
         return {name: np.zeros(y if name == "Y" else state) for name in node.outputs}
@@ -88,7 +88,7 @@ def expected(node: Node, clips_c: bool = False) -> Expected:
 
 
 def _moved(node: Node, outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the largest change of each output if inputs change by half of their last bit."""
+    """Return how far each output moves, at most, if all inputs change by half of their last bit."""
     rng, most = np.random.default_rng(0), {name: np.zeros(array.shape) for name, array in outputs.items()}
     wide = {name: array.astype(np.float64) if name != "sequence_lens" else array for name, array in node.inputs.items()}
     for _ in range(NUDGES):
@@ -118,7 +118,7 @@ def _judged(node: Node, name: str, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def compare(node: Node, outputs: Mapping[str, np.ndarray], against: Expected) -> Verdict:
-    """Compare outputs. Returns a verdict without a cause."""
+    """Compare outputs with the expected ones. Returns a verdict, but without a cause."""
     worst = Verdict(RIGHT)
     for name, wanted in against.outputs.items():
         if name not in outputs:
@@ -151,7 +151,7 @@ def judge(node: Node, outputs: Mapping[str, np.ndarray], against: Expected | Non
 
 
 def undefined(node: Node) -> str:
-    """Return what ONNX's texts leave open about a node, or ""."""
+    """Return the key of UNDEFINED that says what ONNX's texts leave open about a node, or ""."""
     if node.op == "LSTM" and node.get("clip") is not None:
         return _CLIP
     if node.get("input_forget"):
@@ -160,12 +160,12 @@ def undefined(node: Node) -> str:
 
 
 def _has_all_readings(node: Node) -> bool:
-    """Whether `other_readings` covers this node: for input_forget, only a Sigmoid has 1 - f(x) = f(y) for some y."""
+    """Whether `other_readings` has all ways to read ONNX's texts for this node. For input_forget, only Sigmoid is known."""
     return not node.get("input_forget") or set(node.activations[::3]) == {"Sigmoid"}
 
 
 def other_readings(node: Node) -> Iterator[Expected]:
-    """Yield the expected outputs for each other way to read ONNX's texts, and for combinations of them."""
+    """Yield the expected outputs for each other way to read what ONNX's texts leave open, and for combinations of these."""
     nodes = [node]
     if node.get("input_forget"):
         nodes += [_forget_computed(node)]
@@ -177,13 +177,13 @@ def other_readings(node: Node) -> Iterator[Expected]:
 
 
 def _counts_otherwise(node: Node) -> bool:
-    """Whether parameters go to other activations if all activations are counted, not only those that take parameters."""
+    """Whether a node's parameters go to other activations if each activation takes one, even those that have none."""
     return _by_position(node).attributes != node.attributes
 
 
 @contextmanager
 def _c_clipped() -> Iterator[None]:
-    """Clip C before an LSTM's h() in this context."""
+    """Let the reference clip C before an LSTM's h() in this context."""
     usual = Problem.activation
 
     def activation(problem: Problem, direction: int, index: int) -> Any:
@@ -195,7 +195,7 @@ def _c_clipped() -> Iterator[None]:
 
 
 def _forget_computed(node: Node) -> Node:
-    """Return a node that computes its input gate as 1 - its forget gate, by a Sigmoid of negated weights."""
+    """Return a node that computes an LSTM's input gate as 1 - its forget gate, by a Sigmoid of negated weights."""
     h, blocks = node.hidden, {"W": 1, "R": 1, "B": 2, "P": 1}
     inputs = {name: array.copy() for name, array in node.inputs.items()}
     for name in set(blocks) & set(inputs):
@@ -206,7 +206,7 @@ def _forget_computed(node: Node) -> Node:
 
 
 def _by_position(node: Node) -> Node:
-    """Return the node with parameters assigned by each activation's position, whether or not it takes any."""
+    """Return the node with its parameters assigned to activations by position, even to those that take none."""
     attributes: dict[str, Any] = dict(node.attributes)
     for place, name in enumerate(("activation_alpha", "activation_beta")):
         given = node.get(name) or []
@@ -249,7 +249,7 @@ AS_IF: Mapping[str, Callable[[Node], Node]] = {
 
 
 def as_if(node: Node, outputs: Mapping[str, np.ndarray]) -> str:
-    """Return the mistake that explains wrong outputs, or ""."""
+    """Return the mistake in AS_IF that gives the same wrong outputs, or ""."""
     if node.get("layout") and set(outputs) == set(node.outputs) and any(
             np.shape(outputs[name]) != node.shapes[name == "Y"] for name in outputs):
         return "layout 1 gives outputs of other shapes"
@@ -266,7 +266,7 @@ def as_if(node: Node, outputs: Mapping[str, np.ndarray]) -> str:
 
 
 def readings(node: Node) -> Iterator[tuple[str, Node]]:
-    """Yield the mistakes in AS_IF that change this node, each with the changed node."""
+    """Yield each mistake in AS_IF that changes this node, and the node as a library with this mistake would read it."""
     if not node.batch:
         return
     for name, change in AS_IF.items():

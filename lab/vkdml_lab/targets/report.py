@@ -23,9 +23,9 @@ _SHOWN = 240  # most characters of a reason
 
 @dataclass
 class Finding:
-    """One mistake. cause: the mistake that explains the results, or the smallest case's features. cases: names of the nodes
-    with it. needs: features that both the smallest case and the first of these nodes have. code: a program that shows it, in
-    two parts: the beginning of all programs, and the rest.
+    """One mistake of a library. cause: the planted mistake that gives the same results, or the smallest case's features. cases:
+    names of the nodes with it. needs: features that the smallest case and the first of these nodes share. code: a program that
+    shows it, in two parts: the beginning of all programs, and the rest.
     """
 
     cause: str
@@ -102,14 +102,14 @@ def markdown(run: TargetRun) -> str:
 
 
 def unexplained(report: Mapping[str, Any]) -> str:
-    """Say how many mistakes belong to no finding, if any."""
+    """Say how many mistakes no finding explains; "" if all are explained."""
     explained = {name for one in report["findings"] for name in one["cases"]}
     count = sum(row["outcome"] in FINDINGS and row["name"] not in explained for row in report["rows"])
     return f"Nodes with other results that were not looked into, for want of time: {count}." if count else ""
 
 
 def by_feature(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Make a table of outcomes and largest errors by operator and feature. A node counts for each of its features."""
+    """Return a table of outcomes and largest errors by operator and feature. A node counts for each of its features."""
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in rows:
         for feature in ("all", *row["features"]):

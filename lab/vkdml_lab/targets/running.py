@@ -32,7 +32,7 @@ MOST_SHRUNK, MOST_HUNG = 25, 5
 
 
 class Asked:
-    """The process in which a library computes nodes. After a crash or hang, it is started again."""
+    """A process in which a library computes nodes. If it crashes or hangs, it is started again for the next node."""
 
     def __init__(self, text: str, patience: float = PATIENCE) -> None:
         self.process = Process(target(text), patience)
@@ -54,7 +54,7 @@ class Asked:
 
 
 def main(chosen: argparse.Namespace) -> int:
-    """Write the report. Returns an exit code: 1 if anything was wrong, crashed or hung."""
+    """Test the library, and write the report. Returns an exit code: 1 if anything was wrong, crashed or hung."""
     try:
         asked = Asked(chosen.target)
     except (ValueError, WorkerError) as error:
@@ -79,7 +79,7 @@ def nodes(is_long: bool, only: tuple[str, ...]) -> list[tuple[str, str, Node]]:
 
 
 def ask_all(asked: Asked, text: str, seed: int, is_long: bool, only: tuple[str, ...], minutes: float = MINUTES) -> TargetRun:
-    """Let the library compute nodes for `minutes`, then shrink wrong ones for the share EXPLAINING of that time."""
+    """Let the library compute nodes for `minutes`. Then shrink wrong ones, for the share EXPLAINING of that time."""
     support.base_seed = seed
     options = [*["--long"] * is_long, *["--quick"] * (minutes == QUICK_MINUTES),
                *(["--seed", str(seed)] if seed else []), *(["--only", *only] if only else [])]
@@ -115,8 +115,8 @@ def row(corpus: str, name: str, node: Node, verdict: Verdict) -> dict[str, Any]:
 
 
 def explain(asked: Asked, mistakes: Sequence[tuple[str, Node, Verdict]], until: float) -> list[Finding]:
-    """Group mistakes into findings, the simplest first. Once the time is over, or MOST_SHRUNK were shrunk, mistakes without a
-    known cause get no finding.
+    """Group mistakes into findings, the simplest first. If the time is over, or MOST_SHRUNK nodes were shrunk, mistakes without
+    a known cause get no finding.
     """
     findings: list[Finding] = []
     shrunk = 0
@@ -138,14 +138,14 @@ def _complexity(mistake: tuple[str, Node, Verdict]) -> tuple[bool, int, int, str
 
 
 def explained(findings: list[Finding], node: Node, verdict: Verdict) -> Finding | None:
-    """Return the finding with the verdict's cause, or, without a cause, one whose features this node has, too."""
+    """Return the finding that explains a verdict: one with the same cause or, without a cause, with features of this node."""
     alike = (known for known in findings if known.verdict.outcome == verdict.outcome)
     return next((known for known in alike if (verdict.cause == known.verdict.cause if verdict.cause else
                                               node.op == known.node.op and known.needs <= report.features(node))), None)
 
 
 def smallest(asked: Asked, node: Node, verdict: Verdict, until: float) -> Finding:
-    """Shrink a node to the smallest with the same outcome. Hangs are not shrunk, as each try would take as long."""
+    """Shrink a node while its outcome stays the same. Returns a finding. Nodes that hang are not shrunk, to save time."""
     is_same: Callable[[Node], bool] = lambda other: (  # noqa: E731
         (now := asked.verdict(other)).outcome == verdict.outcome and (not verdict.cause or now.cause == verdict.cause))
     small = node if verdict.outcome == HUNG or not is_same(node) else shrinking.shrink(node, is_same, until)

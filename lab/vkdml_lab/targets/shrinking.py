@@ -18,7 +18,7 @@ SECONDS, TRIES = 90.0, 250  # limits for shrinking a node
 
 
 def shrink(node: Node, is_wrong: Callable[[Node], bool], until: float = np.inf) -> Node:
-    """Replace the node by simpler ones whose results are still wrong, until none is or the time `until`."""
+    """Replace the node by simpler ones while results are wrong. Ends when no simpler one is wrong, or at the time `until`."""
     until, tries = min(until, time.monotonic() + SECONDS), TRIES
     place = 0  # of the last replacement; earlier candidates were tried
     while True:
@@ -35,7 +35,7 @@ def shrink(node: Node, is_wrong: Callable[[Node], bool], until: float = np.inf) 
 
 
 def candidates(node: Node) -> Iterator[Node]:
-    """Yield nodes that are simpler in one respect, the largest steps first."""
+    """Yield nodes that are simpler in one respect each. Those that save most come first."""
     if node.get("layout"):
         plain = in_layout_1(replace(node, attributes={**node.attributes, "layout": 0}))  # swapping twice restores it
         plain = replace(plain, attributes={name: value for name, value in node.attributes.items() if name != "layout"})
@@ -65,7 +65,7 @@ def candidates(node: Node) -> Iterator[Node]:
 
 
 def parts(size: int) -> Iterator[slice]:
-    """Yield slices of an axis that keep one end, a half, or all but one."""
+    """Yield slices of an axis of this size that keep one end, a half, or all but one."""
     for start, stop in dict.fromkeys(((0, 1), (size - 1, size), (0, size // 2), (size // 2, size), (0, size - 1), (1, size))):
         if 0 < stop - start < size:
             yield slice(start, stop)
@@ -76,7 +76,7 @@ def _rounded(array: np.ndarray, digits: int) -> np.ndarray:
 
 
 def _if_shorter(node: Node, other: Node) -> Iterator[Node]:
-    """Yield the other node if it differs and its numbers have no more digits."""
+    """Yield the other node if it differs, and if its numbers need no more digits."""
     pairs = [(array, other.inputs[name]) for name, array in node.inputs.items()]
     if any(not np.array_equal(array, after, equal_nan=True) for array, after in pairs) and all(
             _digits(after) <= _digits(array) for array, after in pairs):
@@ -107,7 +107,7 @@ def of_rows(node: Node, rows: slice) -> Node:
 
 
 def of_direction(node: Node, direction: int) -> Node:
-    """Return a bidirectional node's forward or backward direction as a node."""
+    """Return a node that computes only one direction of a bidirectional node."""
     part = slice(direction, direction + 1)
     half = len(node.activations) // 2
     names = node.activations[direction * half:][:half]
@@ -133,7 +133,7 @@ def of_hidden(node: Node, units: slice) -> Node:
 
 
 def of_activations(node: Node) -> Iterator[Node]:
-    """Yield nodes in which all activations, or one more of them, are the default."""
+    """Yield nodes with default activations: one with all of them, and one for each other activation that it replaces."""
     if not node.get("activations"):
         return
     rest = {name: value for name, value in node.attributes.items() if not name.startswith("activation")}

@@ -1,10 +1,10 @@
 """Adapters: a module for each library that `vkdml conformance --target` tests or the benchmark times.
 
 An adapter has a class Library. Its constructor takes settings and raises UnavailableError if the library cannot run here.
-`description` has the library's version and device. It derives from `library.OnnxLibrary` to load ONNX models, or has `compute`
-and `code` of its own, as torch_nn.py. `prepare` is only for the benchmark. Adapters run in a process of their own, so they may
-crash or hang. bench/targets.py names them for the command line. For a single function, use `--target python:module.function`,
-which needs no adapter.
+`description` has the library's version and device. The class derives from `library.OnnxLibrary` to load ONNX models, or has its
+own `compute` and `code`, as torch_nn.py. `prepare` is only for the benchmark. Adapters run in a process of their own, so they
+may crash or hang. bench/targets.py names them for the command line. For a single function, use `--target
+python:module.function`, which needs no adapter.
 """
 
 from __future__ import annotations

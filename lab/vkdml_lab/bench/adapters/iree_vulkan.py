@@ -56,8 +56,8 @@ def _listed(outputs: Any) -> Sequence[Any]:
 
 
 def _to_host(device: runtime.HalDevice, array: runtime.DeviceArray) -> np.ndarray:
-    """Copy an array through staging memory, like DeviceArray.to_host. to_host fails on drivers that can import host memory, as
-    it passes an array's memory, which may not begin at a page.
+    """Copy an array through staging memory. DeviceArray.to_host fails on drivers that can import host memory, as it passes
+    memory that may not begin at a page.
     """
     source = array._buffer_view.get_buffer()
     staging = device.allocator.allocate_buffer(

@@ -18,7 +18,7 @@ STATE_INPUTS = ("initial_h", "initial_c")
 
 
 def node_of(case: Case, dtype: str = "float32") -> Node:
-    """Return the case's node. Initial states are 0, as each call gets its own."""
+    """Return a case as an ONNX node. Its initial states are 0, and each call has its own in their place."""
     lengths = {"sequence_lens": case.lengths.astype(np.int32)} if case.ragged else {}
     arrays = {name: array.astype(dtype) for name, array in case.arrays().items()}
     return Node(case.cell.upper(), case.attributes, {**arrays, **lengths, **dict(zip(STATE_INPUTS, zero_arrays(case, dtype)))})
@@ -26,13 +26,13 @@ def node_of(case: Case, dtype: str = "float32") -> Node:
 
 def from_numpy(case: Case, call: Call, given: Mapping[str, np.ndarray],
                to_numpy: Callable[[Sequence[Any]], list[np.ndarray]] = list) -> Runner:
-    """Return the way to call a layer from numpy to numpy. given: the inputs; each call replaces the initial states."""
+    """Return a Runner from numpy to numpy. given: inputs by ONNX's names; each call replaces the initial states among them."""
     return Runner(case, lambda *states: call({**given, **dict(zip(STATE_INPUTS, states))}),
                   lambda: zero_arrays(case, given["X"].dtype), to_numpy)
 
 
 class Computes(ABC):
-    """A library that computes nodes. description: its version and device. setup: the beginning of all programs of `code`."""
+    """A library that computes ONNX nodes. description: its version and device. setup: how all programs of `code` begin."""
 
     description: dict[str, str]
 
@@ -49,11 +49,11 @@ class Computes(ABC):
 
     @abstractmethod
     def code(self, node: Node) -> str:
-        """Return a short program in the library's terms, without vkdml, that prints a node's outputs."""
+        """Return a short program that uses this library, without vkdml, and prints a node's outputs."""
 
 
 class OnnxLibrary(Computes):
-    """A library that loads ONNX models. lines: source of run(model, arrays), which returns the outputs, for `code`."""
+    """A library that loads ONNX models. lines: source of a function run(model, arrays) for programs; it returns the outputs."""
 
     lines: str
 
@@ -63,7 +63,7 @@ class OnnxLibrary(Computes):
 
     @abstractmethod
     def load(self, node: Node) -> Call:
-        """Return a function from the inputs of a node's model to its outputs, as the library's objects."""
+        """Load a node's model. Returns a function from its inputs to its outputs, which are the library's own objects."""
 
     def to_numpy(self, outputs: Sequence[Any]) -> list[np.ndarray]:
         return list(outputs)

@@ -46,7 +46,7 @@ def run(net: ncnn.Net, inputs: dict[str, np.ndarray], outputs: tuple[str, ...]) 
 
 
 class Library(Computes):
-    """ncnn on the first Vulkan device whose name begins as given. Layers without a Vulkan kernel run on the CPU."""
+    """ncnn on the first Vulkan device whose name begins with `device`. Layers without a Vulkan kernel run on the CPU."""
 
     setup = f"import ncnn\nimport numpy as np\n\n{inspect.getsource(net_of)}\n{inspect.getsource(run)}\n"
 
@@ -65,7 +65,7 @@ class Library(Computes):
         return dict(zip(node.outputs, self.load(node)(node.inputs)))
 
     def load(self, node: Node) -> Call:
-        """Return a function from the node's inputs, except weights, to its outputs."""
+        """Load a node with its weights. Returns a function from the other inputs to the outputs."""
         net = net_of(param_of(node), weights_of(node), self._index)
         state, y = node.shapes
 
@@ -117,7 +117,7 @@ def weights_of(node: Node) -> list[np.ndarray]:
 
 
 def inputs_of(node: Node, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return X as [T, I], and all states as [directions, hidden] if any is given."""
+    """Return X as [T, I]. If any initial state is given, return all as [directions, hidden], with zeros for missing ones."""
     names = STATE_INPUTS[:len(node.outputs) - 1]
     found = {"X": np.ascontiguousarray(given["X"]).reshape(node.steps, -1)}
     if any(name in given for name in names):

@@ -1,4 +1,4 @@
-"""vkdml in all ways that users can call it. The benchmark uses two: a layer on arrays, and DirectML's objects."""
+"""vkdml in all ways that users can call it. The benchmark uses two: a layer on numpy arrays, and DirectML's objects."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Library(Computes):
         return {way: ways[way]() for way in ("host", "device")}
 
     def ways(self, case: Case) -> dict[str, Callable[[], Runner]]:
-        """Return all ways to call a layer, and the kernels alone.
+        """Return, by name, all ways to call a layer. "kernels" runs its kernels alone.
 
         From numpy to numpy: a layer (host), a layer's stream, a converted module (tensors on the CPU), an ONNX session. With
         tensors on the device: DirectML's objects, executed one by one (device) or ten in a queue.
@@ -106,7 +106,7 @@ class Library(Computes):
         return Runner(case, layer.execute_queued, layer.zeros, self._downloaded(case), QUEUED)
 
     def _kernels(self, case: Case, arrays: Arrays) -> Runner:
-        """Run the plan of the way "device" ten times in one submission."""
+        """Run ten times, in one submission, the kernels that the way "device" runs."""
         from vkdml_lab.internals import Run, Trial, open_device  # another commit's package may lack these
 
         layer = Layer(self._device, case, arrays, self._dtype)
@@ -132,7 +132,7 @@ class Library(Computes):
 
 
 class Layer:
-    """An operator with its buffers. Only its execution is recorded, as all tensors stay on the device.
+    """An operator with its buffers. Its recorded commands copy nothing, as all tensors stay on the device.
 
     Streaming cases alternate between two sets of outputs: the states in one set are the initial states of the execution that
     writes the other.
@@ -166,14 +166,14 @@ class Layer:
         return states
 
     def execute(self, *_: vkdml.Buffer) -> list[vkdml.Buffer]:
-        """Execute and return the outputs. The arguments, which are the last execution's states, are bound already."""
+        """Execute and return the outputs. The initial states are not used: they are the last outputs, already bound."""
         turn = self._turn
         self._turn = (turn + 1) % len(self._recorders)
         self._recorders[turn].execute()
         return self._outputs[turn]
 
     def execute_queued(self) -> list[vkdml.Buffer]:
-        """Begin a queue of executions and wait for the last. Returns the outputs."""
+        """Begin ten executions, then wait for all. Returns the outputs."""
         for pending in [self._recorders[0].execute_async() for _ in range(QUEUED)]:
             pending.wait()
         return self._outputs[0]

@@ -18,8 +18,8 @@ Work = Callable[[], object]
 
 @dataclass(frozen=True)
 class Place:
-    """A device of torch. wait: waits until it is idle. graph: records a function's work and returns a function that repeats it;
-    None if this torch cannot. has_tf32: whether the TF32 setting has an effect.
+    """A device that PyTorch computes on. wait: waits until it is idle. graph: records a function's work and returns a function
+    that repeats it; None if PyTorch cannot. has_tf32: whether the TF32 setting has an effect.
     """
 
     device: torch.device

@@ -87,8 +87,8 @@ class Library(Computes):
         return {way: make() for way, make in self.ways(case).items() if way in WAYS}
 
     def ways(self, case: Case) -> dict[str, Callable[[], Runner]]:
-        """Return the ways to call a module: from numpy to numpy; on a GPU also with tensors there, one call at a time or ten in
-        a queue, each also as a graph. TF32 is set for the process, so all have this library's setting.
+        """Return the ways to call a module: from numpy to numpy (host); on a GPU also with tensors that stay there, one call at
+        a time or ten in a queue, each also as a graph. Before a way is timed, it sets TF32, which is a setting of the process.
         """
         place, dtype = self._place, self._dtype
         module = make_module(node_of(case)).to(place.device, dtype)
@@ -180,7 +180,7 @@ def reorder(cell: str, array: np.ndarray) -> np.ndarray:
 
 def caller(module: torch.nn.Module, lengths: np.ndarray | None, batch_first: bool = False
             ) -> Callable[[torch.Tensor, Sequence[torch.Tensor]], list[torch.Tensor]]:
-    """Return a function that calls the module and returns y and the last states. Inputs of different lengths are packed."""
+    """Return a function that calls the module and returns y and the last states. lengths: of rows, for a PackedSequence."""
 
     @torch.inference_mode()
     def call(x: torch.Tensor, states: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -196,7 +196,7 @@ def caller(module: torch.nn.Module, lengths: np.ndarray | None, batch_first: boo
 
 
 def state_tensors(case: Case, dtype: torch.dtype, device: torch.device | None = None) -> list[torch.Tensor]:
-    """Return the zero states with which a case's calls begin."""
+    """Return the initial states of a case's first call: zeros."""
     return [torch.zeros(case.state_shape, dtype=dtype, device=device) for _ in range(case.states)]
 
 

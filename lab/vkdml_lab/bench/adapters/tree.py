@@ -1,4 +1,4 @@
-"""This project in a given source tree, for `bench.against`. Uses public names only, so that it runs with other commits."""
+"""vkdml as a given source tree has it, for `bench.against`. Uses public names only, so that it runs with other commits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LATER_CALLS = 3
 
 
 class Library:
-    """Measures with the vkdml of a source tree. Opens the device only for a case, as a first result includes opening it.
+    """Measures the vkdml of a source tree. Opens the device when a case begins, as the time of a first result includes that.
 
     tree: the folder of the source tree from which vkdml must come. device: an index.
     """
