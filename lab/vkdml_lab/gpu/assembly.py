@@ -20,10 +20,10 @@ class Instruction:
     subgroups' vector instructions, such as scalars and waits.
 
     lanes: number of lanes that it runs for; 0: all of the subgroup. multiply_adds: for each lane. size: bytes that each lane
-    loads. uniform: all lanes load the same. coherent: a core's own cache must not answer. tag: the name by which waits find its
-    result. waits: by tag, how many loads may remain pending. target: where a branch goes. is_last: nothing runs behind it.
-    repeats: how often it is issued. in_vain: it runs only after a poll that found nothing. role: SUMMING or FINISHING if
-    subgroups without such lanes pass over it. text: as shown.
+    loads. uniform: all lanes load the same. coherent: it bypasses the cache of its core. tag: a load's name, by which waits
+    refer to it. waits: by tag, how many loads may remain pending. target: label that a branch jumps to. is_last: the program
+    ends here. repeats: how often it is issued. in_vain: it runs only after a poll that found nothing. role: SUMMING or
+    FINISHING, if it is part of such work, which other subgroups skip. text: as shown.
     """
 
     kind: str
@@ -280,7 +280,7 @@ def parse(text: str) -> list[Block] | None:
 
 
 def _open(blocks: list[Block], label: str) -> None:
-    """Begin a block. The block before continues with it, unless it ends with an unconditional branch."""
+    """Begin a block. The block before it continues with it, unless that one ends with an unconditional branch."""
     before = blocks[-1].instructions
     if not (before and before[-1].is_last):
         blocks[-1].followers.append(label)

@@ -1,9 +1,9 @@
-"""Counts a warm call's submissions, waits, copies, barriers and new objects, with the driver of a GPU that is not there.
+"""Counts a warm call's submissions, waits, copies, barriers and new objects, with a GPU's driver but without the GPU.
 
     python -m vkdml_lab.gpu.calls [--drivers DIR] [GPU ...]
 
-The layer of lab/vkdml_lab/faults/layer.c counts. The host plans and calls as for that GPU, but nothing is computed. The exit
-code is 1 if a call exceeds its bounds.
+The layer of lab/vkdml_lab/faults/layer.c counts. A warm call is one after the first few. vkdml works as on that GPU, but
+nothing is computed. The exit code is 1 if a call exceeds its bounds.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def breaches(gpu: Gpu, call: str, counts: Counts) -> list[str]:
 
 
 def counted(name: str, calls: list[str], drivers: Path = FETCHED) -> dict[str, Counts]:
-    """Return the counts of a warm call for each of these names in CALLS. Raises RuntimeError if the process fails."""
+    """Return the counts of a warm call for each of these names in the table CALLS. Raises RuntimeError if the process fails."""
     with tempfile.TemporaryDirectory() as temporary:
         of_gpu: Driver = driver(GPUS[name], drivers, Path(temporary))
         # Nothing is computed, so findings must not be kept for real devices
@@ -137,7 +137,7 @@ def counted(name: str, calls: list[str], drivers: Path = FETCHED) -> dict[str, C
 
 
 def _count(layer: Layer, call: Call) -> Counts:
-    """Count what the fifth of equal calls asks of the driver. Runs in the process with the driver and the layer."""
+    """Count what the last of five equal calls does with the driver. Runs in the process with the driver and the layer."""
     for _ in range(4):
         call()
     layer.arm(NONE)

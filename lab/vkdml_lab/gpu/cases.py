@@ -1,4 +1,4 @@
-"""The problems planned for each GPU: the benchmark's, and others with more cells, sizes, directions, lengths and types."""
+"""The problems whose plans are checked on each GPU: the benchmark's, and more cells, sizes, directions, lengths and types."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LEFT_OUT = ("HiddenInitTensor", "CellMemInitTensor", "PeepholeTensor")
 
 @dataclass(frozen=True)
 class Case:
-    """A problem. sizes: T, B, I, H. two_phases: a GRU with linear_before_reset = 0, whose steps have two phases."""
+    """A recurrent layer. sizes: T, B, I, H. two_phases: a GRU with linear_before_reset = 0, whose steps have two phases."""
 
     cell: str
     sizes: tuple[int, int, int, int]

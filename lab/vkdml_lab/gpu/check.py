@@ -1,4 +1,4 @@
-"""Compiles the plans' kernels with real GPUs' compilers, without a GPU, and checks the demands on the code.
+"""Compiles the plans' kernels with real GPUs' compilers, without a GPU, and checks the code by the bounds in demands.py.
 
     python -m vkdml_lab.gpu.check [--gpus NAME ...] [--cases PART ...] [--options NAME=VALUE ...] [--drivers DIR] [--output DIR]
 
@@ -41,7 +41,7 @@ FIRST_CALL_SECONDS = 2.0  # limit for compiling in a first call, on one core
 
 @dataclass(frozen=True)
 class Checked:
-    """A GPU's results: parts, refused plans, seconds of its compiler and of everything, and what first calls compile."""
+    """A GPU's results: parts (kernels of plans), refused plans, seconds of its compiler and of all, and of first calls."""
 
     parts: list[Part]
     refused: list[str]
@@ -52,7 +52,7 @@ class Checked:
 
 
 def row(part: Part) -> dict[str, Any]:
-    """Return a part as a row of the table."""
+    """Return a part (a compiled kernel of a plan) as a row of the table."""
     pipeline, found, dispatch = part.pipeline, part.estimate, part.dispatch
     figures = pipeline.figures
     shown = {
@@ -75,9 +75,7 @@ def row(part: Part) -> dict[str, Any]:
 
 
 def breaches(held: Iterable[Held], expected: Iterable[Expected] = (), is_whole: bool = False) -> tuple[str, bool]:
-    """Return a table of the demands with their breaches, and whether all are met except for EXPECTED. is_whole: all cases were
-    checked, so that each EXPECTED breach must occur.
-    """
+    """Return a table of demands and their breaches, and whether all of these are expected. held: parts with their demands."""
     lines, text, reasons = [], [], list[str]()
     known_of = {(one.demand, one.gpu): one for one in expected}
     for demand, group in groupby(held, lambda one: one.demand):
@@ -104,7 +102,7 @@ def breaches(held: Iterable[Held], expected: Iterable[Expected] = (), is_whole: 
 
 
 def check(name: str, cases: list[str], drivers: Path | None, keep: Path | None, forced: dict[str, Options]) -> Checked:
-    """Check all parts of all plans of these cases on a GPU."""
+    """Plan these cases for a GPU, compile all plans, and return the results."""
     start = time.perf_counter()
     compiler = Compiler(GPUS[name], drivers, keep)
     try:
@@ -133,7 +131,7 @@ def check_all(names: list[str], *arguments: Any) -> dict[str, Checked]:
 
 
 def write(folder: Path, report: list[str], rows: list[dict[str, Any]]) -> None:
-    """Write the report, and a table of all pipelines, including those that only a tuner or fallback uses."""
+    """Write the report, and a table of all compiled kernels, including those that only a tuner or fallback uses."""
     write_files(folder, {"gpu-check.md": document(*report)})
     with (folder / "gpu-check.csv").open("w", newline="") as file:
         lines = csv.DictWriter(file, list(dict.fromkeys(name for one in rows for name in one)))

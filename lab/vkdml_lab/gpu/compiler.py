@@ -43,9 +43,9 @@ _OF_A_SIMD = "Subgroups per SIMD"
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The compiler's result for a kernel. error: why it failed; the rest is empty then. ms: compile time. width: lanes of a
-    subgroup. figures: the driver's figures, by this project's names. of_simd: whether `subgroups` counts those of a vector unit
-    instead of a core. assembly: as the driver shows it.
+    """What the compiler made of a kernel. error: why it failed; the rest is empty then. ms: compile time. width: lanes of a
+    subgroup. figures: numbers that the driver reports, by this project's names. of_simd: whether figures["subgroups"] is for a
+    vector unit instead of a core. assembly: as the driver shows it.
     """
 
     kernel: str
@@ -58,7 +58,7 @@ class Pipeline:
 
     @cached_property
     def code(self) -> Loop | None:
-        """The parsed assembly, or None if it is unknown."""
+        """The parsed assembly, or None if its syntax is not known."""
         blocks = parse(self.assembly)
         return loops(blocks) if blocks else None
 
@@ -83,13 +83,13 @@ def _numbered(folder: Path, executable: int) -> list[Path]:
 
 
 def as_of_a_real_one(gpu: Gpu, found: DeviceInfo) -> DeviceInfo:
-    """Return the device's facts with the name and number of cores of a real GPU."""
+    """Return a device's facts, with a real GPU's type, name and number of cores, which the driver alone does not know."""
     return replace(found, type=_TYPES[gpu.kind], name=gpu.title or found.name,
                    compute_units=gpu.rates.units if found.compute_units or not gpu.shim else 0)
 
 
 class Compiler:
-    """The compiler of a GPU. folder: that of the fetched drivers. keep: folder in which to keep assemblies, if any."""
+    """The compiler of a GPU. folder: where the fetched drivers are. keep: folder in which to keep assemblies, if any."""
 
     def __init__(self, gpu: Gpu, folder: Path | None, keep: Path | None = None) -> None:
         self.gpu = gpu
@@ -105,7 +105,7 @@ class Compiler:
 
     @cached_property
     def info(self) -> DeviceInfo:
-        """What vkdml asks the device for, with a real GPU's name and number of cores."""
+        """The facts about the device that vkdml plans by, with a real GPU's name and number of cores."""
         run = subprocess.run([*self._driver.python(), "-c", _ENUMERATE], env=self._driver.environment, text=True,
                              capture_output=True)
         if run.returncode:
@@ -142,7 +142,7 @@ class Compiler:
         return pipeline(name, json.loads(answer), folder)
 
     def _ask(self, line: str) -> str | None:
-        """Return the answer, or None if the process ended."""
+        """Send a line to the compiler's process. Returns its answer, or None if the process ended."""
         if self._process is None:
             self._log: IO[str] = (self._files / "log").open("w+")
             self._process = subprocess.Popen([*self._driver.prefix, self._program], env=self._driver.environment, text=True,

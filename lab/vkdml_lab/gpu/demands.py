@@ -1,4 +1,4 @@
-"""The demands on plans' code, in one table."""
+"""Demands: bounds on figures of the plans' compiled code, in one table. A part is a compiled kernel of a plan."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ def _microseconds(part: Part) -> float | None:
 
 
 def _share_of_known(part: Part) -> float | None:
-    """Return the estimated time of a call divided by the one that times.py keeps for this GPU, case and plan."""
+    """Return a step's estimated time divided by the one that times.txt has for this GPU, case and plan. None if it has none."""
     known = times.KNOWN.get((part.gpu.name, part.case.name, part.plan))
     found = _microseconds(part)
     return found / known if found and known else None
 
 
 def _weights_loaded(part: Part) -> float | None:
-    """Return how many loads of weights an invocation does in a step. None unless the plan should keep all of them."""
+    """Return how many loads of weights an invocation does in a step. None if the plan is not meant to keep all weights."""
     if not part.estimate or not part.step or part.plan != PERSISTENT or not part.is_loop or part.step.streams:
         return None
     return max(0.0, part.estimate.step.totals["weight loads"] / part.step.passes - part.step.own_loads)
 
 
 def _rounds(part: Part) -> float | None:
-    """Return in how many rounds a kernel's waiting workgroups run. None if none wait, or if the schedule was forced."""
+    """Return how many batches of workgroups run one after another. None if they do not wait, or if options force that."""
     return part.estimate.rounds if part.estimate and part.waits and part.plan in (DEFAULT, TRIED) else None
 
 
 def _share_of_peak(part: Part) -> float | None:
-    """Return the useful multiply-adds of the time loop as a share of the peak."""
+    """Return the rate of the time loop's useful multiply-adds as a share of the GPU's peak."""
     if not part.estimate or not part.is_loop:
         return None
     problem, rates = part.case.problem, part.gpu.rates
@@ -69,7 +69,7 @@ def _share_of_peak(part: Part) -> float | None:
 
 
 def _share_of_floor(part: Part) -> float | None:
-    """Return the time over the least time to read a step's weights, from the nearest cache that holds them all."""
+    """Return a step's time over the least time to read its weights, from the nearest cache that holds all of them."""
     if not part.estimate or not part.is_loop:
         return None
     problem, constants, rates = part.case.problem, part.dispatch.constants, part.gpu.rates
@@ -81,7 +81,7 @@ def _share_of_floor(part: Part) -> float | None:
 
 
 def _projection_share(part: Part) -> float | None:
-    """Return the multiply-adds of the projection as a share of the peak, limited by all other work that the model estimates."""
+    """Return the projection's multiply-adds as a share of what limits it: instructions, shared memory or loads."""
     found = part.estimate
     if not found or not part.is_projection:
         return None
@@ -97,7 +97,7 @@ def _everywhere(part: Part) -> bool:
 
 
 def _may_run(part: Part) -> bool:
-    """Whether a user may get this plan without forcing it. A desktop GPU's tuner or fallback may use any plan."""
+    """Whether a user may get this plan without forcing it. On desktop GPUs, the tuner or a fallback may use any plan."""
     return part.gpu.kind == DESKTOP or part.plan.startswith((DEFAULT, TRIED))
 
 
@@ -106,7 +106,7 @@ def _desktop(part: Part) -> bool:
 
 
 def _of(cases: Iterable[Case], *plans: str, gpus: tuple[str, ...] = _TIMED) -> Callable[[Part], bool]:
-    """Return a filter for parts of these cases, GPUs and plans; without plans, of all plans."""
+    """Return a function that selects the parts of these cases, GPUs and plans. Without plans, it selects those of all plans."""
     names = {case.name for case in cases}
     return lambda part: part.gpu.name in gpus and part.case.name in names and (not plans or part.plan in plans)
 
@@ -117,9 +117,8 @@ def _one_row(cell: str, two_phases: bool = False) -> list[Case]:
 
 @dataclass(frozen=True)
 class Demand:
-    """A bound on a figure. what: its name. where: the parts that it applies to. figure: returns None for a part without one.
-
-    of_best: only the best plan of each case on each GPU must keep it.
+    """A bound on a figure of code. what: the figure's name. where: selects the parts that it applies to. figure: returns a
+    part's figure, or None if it has none. of_best: only the best plan of each case on each GPU must keep it.
     """
 
     what: str
@@ -168,7 +167,7 @@ DEMANDS = [
 
 @dataclass(frozen=True)
 class Expected:
-    """Known breaches of a demand on a GPU: at most this many parts, and none worse than this."""
+    """Breaches of a demand on a GPU that are known: at most `parts` of them, with figures no worse than `worst`."""
 
     demand: str
     gpu: str
@@ -203,7 +202,7 @@ EXPECTED = [
 
 @dataclass(frozen=True)
 class Held:
-    """A demand, and a part that is held to it. value: the part's figure."""
+    """A part that a demand applies to. value: the part's figure."""
 
     demand: Demand
     part: Part
@@ -223,7 +222,7 @@ def hold(parts: Iterable[Part]) -> Iterator[Held]:
 
 
 def _best(demand: Demand, held: list[Held]) -> Iterator[Held]:
-    """Yield the best part of each case on each GPU."""
+    """Yield, for each case and GPU, the part with the best figure."""
     def which(one: Held) -> tuple[str, str]:
         return one.part.gpu.name, one.part.case.name
 

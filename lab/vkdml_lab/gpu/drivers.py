@@ -1,4 +1,4 @@
-"""Runs programs so that they find a GPU that is not there: with the driver in a folder that gpu/fetch made, and with a library
+"""Runs programs with a real GPU's driver but without the GPU: with a driver in a folder that gpu/fetch made, and with a library
 in the process (the shim) that answers in place of the kernel driver.
 """
 
@@ -19,7 +19,7 @@ LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
 
 def manifest(name: str, folder: Path = Path("/usr/share/vulkan/icd.d")) -> Path:
-    """Return the manifest of an installed driver of Mesa. Newer versions have no processor in its name."""
+    """Return the manifest (JSON file) of an installed driver of Mesa. Its name has the processor only in older versions."""
     return max(folder / f"{name}_icd.x86_64.json", folder / f"{name}_icd.json", key=Path.exists)
 
 
@@ -28,7 +28,7 @@ INSTALLED = manifest("radeon")  # the driver for GPUs whose suite is ""
 
 @dataclass(frozen=True)
 class Driver:
-    """A driver to run commands with. prefix: goes before commands. environment: all variables."""
+    """A driver to run commands with. prefix: words that go before commands. environment: all variables of commands."""
 
     prefix: list[str]
     environment: dict[str, str]

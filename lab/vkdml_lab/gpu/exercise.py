@@ -1,5 +1,5 @@
-"""Runs all of vkdml on a GPU that is not there: a layer, a stack and a stream; then each cell, type and schedule, with lengths
-and both directions.
+"""Runs all of vkdml with a GPU's driver but without the GPU: a layer, a stack and a stream; then each cell, type and schedule,
+with lengths and both directions.
 
     python -m vkdml_lab.gpu.exercise [control]     in a process that lab/vkdml_lab/gpu/drivers.py has set up
 
@@ -37,7 +37,7 @@ def run_problem(device: Device, cell: Cell, element: ElementType, sizes: tuple[i
 
 
 def expect_refusal(device: Device) -> None:
-    """Check that float64 is refused, as its self-test finds wrong results."""
+    """Check that vkdml refuses float64. Its self-test must find wrong results, as nothing is computed."""
     try:
         run_problem(device, RNN, FLOAT64, _SMALL, Options())
     except DriverError:
@@ -46,7 +46,7 @@ def expect_refusal(device: Device) -> None:
 
 
 def everything(device: Device) -> tuple[int, int]:
-    """Run all problems. Returns how many ran, and how many a device or type refuses."""
+    """Run all problems. Returns how many ran, and how many were refused for this device or type."""
     ran = refused = 0
     for cell, element, options in product(CELLS, ELEMENT_TYPES, FORCED.values()):
         for values in product((False, True), repeat=len(cell.flags)):

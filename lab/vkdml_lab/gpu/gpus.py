@@ -12,10 +12,10 @@ DESKTOP, INTEGRATED, MOBILE = "desktop", "integrated", "mobile"
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU. suite: Debian's suite with its driver (drivers.py). shim: stands in for the kernel driver; "" if none is needed.
+    """A GPU. suite: Debian's suite that has its driver. shim: the library that stands in for the kernel driver, or "".
 
-    title: the device's name if its driver makes up none. allocation: unit in which a lane's registers are allocated; 0 unless
-    the driver assumes a GPU with fewer registers, which makes its count of subgroups wrong.
+    title: the device's name, if its driver makes none up. allocation: unit in which a lane's registers are allocated, if the
+    driver's own count of subgroups is wrong because it assumes fewer registers; else 0.
     """
 
     name: str
@@ -34,7 +34,7 @@ def _amd(name: str, chip: str, figures: str) -> Gpu:
 
 
 def _radv(name: str, family: str, figures: str, title: str, allocation: int = 0) -> Gpu:
-    """Make a GPU that RADV itself compiles for, up to Mesa 25. It has no memory, so kp cannot use it."""
+    """Make a GPU for which RADV up to Mesa 25 compiles without a shim. It has no memory, so kp (Kompute) cannot use it."""
     return Gpu(name, DESKTOP, "trixie", "radeon", {"RADV_FORCE_FAMILY": family}, FIGURES[figures], "", title, allocation)
 
 

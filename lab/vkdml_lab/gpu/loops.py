@@ -1,4 +1,4 @@
-"""Finds the loops of an assembly."""
+"""Finds the loops of an assembly. A polling loop waits for other workgroups: it loads flags until they are set."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Loop:
 
     @property
     def at_once(self) -> Loop:
-        """The loop as it runs if its first poll finds what it waits for."""
+        """The loop as it runs if its first poll finds the flags set."""
         return Loop([item for item in self.body if isinstance(item, Loop) or not item.in_vain])
 
 
@@ -83,8 +83,8 @@ def _backward(after: list[list[int]]) -> Iterator[tuple[int, int]]:
 
 
 def _in_vain(blocks: list[Block], after: list[list[int]], first: int, numbers: set[int]) -> set[int]:
-    """Return the blocks of a polling loop that run only after a poll that found nothing: they load a flag, but neither load the
-    state nor store it. first: the loop's first block.
+    """Return the blocks of a polling loop that run only after a poll that found nothing. They load a flag, but neither load nor
+    store the state. first: the loop's first block. numbers: all of its blocks.
     """
     def loads(number: int, flags: bool) -> bool:
         return any(one.kind == LOAD and one.coherent and (one.size <= _FLAG) == flags for one in blocks[number].instructions)
@@ -100,7 +100,7 @@ def _in_vain(blocks: list[Block], after: list[list[int]], first: int, numbers: s
 
 
 def _passed_over(blocks: list[Block], after: list[list[int]], first: int, numbers: set[int]) -> set[int]:
-    """Return the blocks that an iteration may skip, if the loop has multiply-adds. first: the loop's first block."""
+    """Return the blocks that an iteration may skip, if the loop has multiply-adds. first: its first block. numbers: all."""
     if sum(one.multiply_adds * one.repeats for number in numbers for one in blocks[number].instructions) < _ENOUGH:
         return set()
     last = {number for number in numbers if first in after[number]}
@@ -108,7 +108,7 @@ def _passed_over(blocks: list[Block], after: list[list[int]], first: int, number
 
 
 def _reached(links: list[list[int]], first: int, numbers: set[int]) -> set[int]:
-    """Return the blocks that `links` reach from the first one without leaving `numbers`."""
+    """Return the blocks that can be reached from the first one over `links` without leaving `numbers`."""
     found, left = set[int](), [first]
     while left:
         number = left.pop()
@@ -119,7 +119,7 @@ def _reached(links: list[list[int]], first: int, numbers: set[int]) -> set[int]:
 
 
 def _nest(blocks: list[Block], numbers: set[int], bodies: dict[int, set[int]]) -> Loop:
-    """Return a loop with its inner loops. bodies: the blocks of each loop, by first block."""
+    """Return a loop of these blocks with its inner loops. bodies: the blocks of each loop, by its first block."""
     loop, done = Loop(), set[int]()
     for number in sorted(numbers):
         if number in done:
@@ -135,5 +135,5 @@ def _nest(blocks: list[Block], numbers: set[int], bodies: dict[int, set[int]]) -
 
 
 def of_products(whole: Loop) -> Loop:
-    """Return the outermost loop with the most multiply-adds, or the whole code if no loop has any."""
+    """Return the loop with the most multiply-adds, not counting loops inside of others, or the whole code if none has any."""
     return max((loop for loop in whole.inner if loop.has_products), key=lambda loop: loop.multiply_adds, default=whole)

@@ -30,8 +30,8 @@ _TRIED = 5  # the tuner may choose any of these candidates after the first
 
 @dataclass(frozen=True)
 class Part:
-    """A pipeline of a plan. plan: the name of the options. dispatch: the largest that runs the pipeline. step, estimate: None
-    except for readable time loops and projections. counts: figures counted in the assembly.
+    """A compiled kernel of a plan. plan: name of the options. dispatch: the largest that runs the kernel. step, estimate: for
+    time loops and projections with known assembly, else None. counts: figures counted in the assembly.
     """
 
     gpu: Gpu
@@ -53,7 +53,7 @@ class Part:
 
     @property
     def waits(self) -> bool:
-        """Whether its workgroups wait for each other, by the kernel's name, which may have a suffix."""
+        """Whether workgroups of the kernel wait for each other. Its name says so, with or without a suffix."""
         return "_persistent" in self.dispatch.kernel
 
     @property
@@ -62,7 +62,7 @@ class Part:
 
 
 def parts(compiler: Compiler, case: AnyCase, forced: dict[str, Options] = FORCED) -> Iterator[Part | str]:
-    """Yield each pipeline of each plan, or a sentence for a refused plan."""
+    """Yield each compiled kernel of each plan, or a sentence if a plan is refused."""
     if isinstance(case, PlainCase):
         yield from _parts(compiler, case, DEFAULT, plan_plain(case.problem, compiler.info).execute)
         return
@@ -81,7 +81,7 @@ def parts(compiler: Compiler, case: AnyCase, forced: dict[str, Options] = FORCED
 
 
 def first_call(compiler: Compiler, case: Case) -> dict[str, float]:
-    """Return the seconds that a case's first call compiles, by purpose. A pipeline with two purposes counts for the first."""
+    """Return the seconds of compiling in a case's first call, by purpose. A pipeline counts for its first purpose only."""
     made: set[int] = set()
     found: dict[str, float] = {}
     for what, plans in plans_of_first_call(case.problem, compiler.info).items():
@@ -114,7 +114,7 @@ def _estimated(part: Part, dispatch: float) -> Part:
 
 
 def _gates_ahead(code: Loop, constants: dict[str, int], width: int) -> float:
-    """Return how many loads of gates precede a step's first poll, for each row that an invocation finishes."""
+    """Return how many loads of gates come before a step's first poll, for each row that an invocation finishes."""
     of_first_phase = constants["GATES"] - constants["PHASES"] + 1
     loads = loads_before_waiting(of_products(code), 4 * of_first_phase, width)
     return loads / ceil_div(constants["ROWS"], constants["COLUMN_GROUPS"])

@@ -47,8 +47,8 @@ def _difference(later: Totals, earlier: Totals) -> Totals:
 
 @dataclass
 class SimdLanes:
-    """Simulates one subgroup, alone on a core, that runs every instruction of its workgroup's subgroups. totals: vector units'
-    cycles, multiply-adds, bytes, loads and waits, averaged over subgroups. shares: by Instruction.role.
+    """Simulates one subgroup, alone on a core, that skips nothing, although other subgroups of its workgroup may. totals:
+    vector units' cycles, multiply-adds, bytes, loads and waits, averaged over subgroups. shares: by Instruction.role.
     """
 
     lanes: int  # a vector unit's
@@ -105,7 +105,7 @@ class SimdLanes:
             self.totals["shared loads"] += 1
 
     def _wait(self, tag: str, most: int, of_subgroups: float) -> None:
-        """Wait until at most `most` loads of this tag are pending. The oldest complete first."""
+        """Wait until at most `most` loads of this tag are pending. The oldest end first. of_subgroups: the share that waits."""
         of_tag = [item for item in self.under_way if item[1].tag == tag]
         exposed = ""
         for item in of_tag[:max(0, len(of_tag) - most)]:
@@ -117,13 +117,13 @@ class SimdLanes:
 
 
 def is_whole(instruction: Instruction) -> bool:
-    """Whether each lane loads its own 16 bytes from memory: weights, state, or the input's part of the gates."""
+    """Whether each lane loads 16 bytes of its own from memory: weights, state, or the projection's part of the gates."""
     return instruction.kind == LOAD and instruction.size >= _WHOLE_LOAD and not instruction.uniform
 
 
 @dataclass(frozen=True)
 class Iteration:
-    """The second iteration of a loop, which uses what the first one has loaded for it."""
+    """The second iteration of a loop. Unlike the first, it has what the iteration before it has loaded for it."""
 
     cycles: float
     totals: Totals
@@ -139,9 +139,8 @@ def iteration(loop: Loop, trips: tuple[int, ...], gpu: Gpu, width: int, shares: 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The estimated time of a step. limits: cycles on the busiest core, by limiting resource. step: a subgroup's work.
-    resident: workgroups that a core holds. subgroups: those that share a vector unit. rounds: batches of workgroups that run
-    one after the other.
+    """A step's estimated time. limits: cycles on the busiest core, by limiting resource. step: a subgroup's work. resident:
+    workgroups that a core holds. subgroups: those that share a vector unit. rounds: batches of workgroups, one after another.
     """
 
     seconds: float
@@ -153,7 +152,7 @@ class Estimate:
 
 
 def estimate(gpu: Gpu, pipeline: Pipeline, step: LoopStep, workgroups: int, workgroup: int, dispatch: float) -> Estimate | None:
-    """Estimate a step. Returns None for an unknown assembly."""
+    """Estimate a step's time. workgroup: its size. dispatch: seconds of a dispatch. None if the assembly is unknown."""
     whole = pipeline.code
     if whole is None:
         return None
@@ -180,7 +179,7 @@ def estimate(gpu: Gpu, pipeline: Pipeline, step: LoopStep, workgroups: int, work
 
 
 def resident_workgroups(gpu: Gpu, pipeline: Pipeline, subgroups: int) -> int:
-    """Return the number of workgroups that a core holds, at least 1, as drivers refuse what does not fit."""
+    """Return the number of workgroups that a core holds. It is at least 1, as drivers refuse one that does not fit."""
     slots = _subgroup_slots(gpu, pipeline)
     shared = pipeline.figures.get("shared", 0)
     return max(1, min(slots // subgroups, gpu.rates.unit_shared_bytes // shared if shared else slots))

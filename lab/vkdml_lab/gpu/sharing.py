@@ -1,7 +1,7 @@
-"""Checks in the assembly how waiting workgroups share h, and how 16-bit elements are stored.
+"""Checks in the assembly how workgroups that wait for each other share the state h, and how 16-bit elements are stored.
 
-A poll must be in a loop. A load of h must bypass each cache that other cores do not write to, and a store of h must reach a
-cache that other cores read. Loads of the gates must stand before a step's first wait, which hides them.
+A poll (a wait for h) must be in a loop. A load of h must bypass each cache that other cores do not write to, and a store of h
+must reach a cache that other cores read. Loads of the gates must stand before a step's first wait, which hides them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _VECTOR = 16  # bytes that a load of h loads
 
 @dataclass(frozen=True)
 class Memory:
-    """Regular expressions for a GPU's code. word: a load of h; store: a store of h."""
+    """Regular expressions for a GPU's assembly. word: a correct load of h; store: a correct store of h."""
 
     word: str
     store: str
@@ -54,8 +54,8 @@ def shared(code: Loop, memory: Memory, phases: int) -> dict[str, float]:
 
 
 def loads_before_waiting(step: Loop, least: int, width: int) -> float:
-    """Return how many loads of at least `least` bytes a lane bypass the core's cache before a step's first barrier or poll.
-    width: of a subgroup; several loads may together load for all lanes.
+    """Return how many loads come before a step's first barrier or poll, of those that bypass the core's cache and load at least
+    `least` bytes a lane. width: of a subgroup; several loads may together load for all lanes.
     """
     ahead = takewhile(lambda one: one is not None, _until_waiting(step))
     return sum((one.lanes or width) / width for one in ahead if one and _is_ahead(one, least))
@@ -77,7 +77,7 @@ def _until_waiting(loop: Loop) -> Iterator[Instruction | None]:
 
 
 def atomics_of_elements(code: Loop, waits: bool) -> float:
-    """Return the atomics that store a 16-bit element: one clears, others set bits. waits: the kernel has other atomics, too."""
+    """Return the number of atomics that store a 16-bit element: one clears bits, others set some. waits: others exist, too."""
     texts = [one.text for one in code.instructions if _ATOMIC.search(one.text) and one.kind not in (SHARED, SHARED_STORE)]
     clearing = sum(bool(_CLEARING.search(text)) for text in texts)
     return (2 * clearing if waits else len(texts)) / max(clearing, 1)

@@ -23,14 +23,14 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True)
 class LoopStep:
-    """An iteration of a kernel's outermost loop, over time steps or, in the projection, blocks of columns.
+    """A step: an iteration of a kernel's outermost loop, over time steps or, in the projection, blocks of columns.
 
-    is_loop: the kernel has that loop; otherwise a whole dispatch is a step. trips: iterations of the loops with multiply-adds
-    in it, the outermost first. dispatches: number in a step, each waiting for the one before. exchanges: how often a step's
-    workgroups wait for each other's h. passes: how often a step goes through the weights. own_loads: an invocation's loads of
-    16 bytes in a pass, without those of weights. streams: whether some weights are loaded in each step. weights: bytes of
-    weights that all workgroups load in a step. loaded: the same, but streamed weights count for each tile of rows. summing,
-    finishing: shares of a workgroup's invocations that add up partial sums, and that finish elements.
+    is_loop: the kernel has that loop; otherwise a whole dispatch is a step. trips: numbers of iterations of the inner loops
+    with multiply-adds, the outermost first. dispatches: number of them in a step; each waits for the one before. exchanges: how
+    often a step's workgroups wait for each other's h. passes: how often a step goes through the weights. own_loads: an
+    invocation's loads of 16 bytes in a pass, without those of weights. streams: whether some weights are loaded in each step.
+    weights: bytes of weights that all workgroups load in a step. loaded: the same, but streamed weights count for each tile of
+    rows. summing, finishing: shares of a workgroup's invocations that add up partial sums, and that finish elements.
     """
 
     is_loop: bool
@@ -46,7 +46,7 @@ class LoopStep:
     finishing: float = 1.0
 
     def shares(self, workgroup: int, width: int) -> dict[str, Share]:
-        """Return the shares of a workgroup by role of instructions."""
+        """Return the shares of a workgroup that run instructions, by role (Instruction.role)."""
         lanes, subgroups = {"": 1.0, SUMMING: self.summing, FINISHING: self.finishing}, ceil_div(workgroup, width)
         return {role: Share(ceil(share * workgroup / width) / subgroups, share) for role, share in lanes.items()}
 

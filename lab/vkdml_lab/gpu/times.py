@@ -1,4 +1,4 @@
-"""The model's times of steps at the last check (times.txt), which show whether one is slower now. Reports have this format."""
+"""The model's times of steps at the last check (times.txt), which show whether a step is slower now. Tables have its format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROWS = [
 
 
 def table(parts: Iterable[Part]) -> str:
-    """Return a table of these parts' times, with a row for each case and plan and a column for each GPU."""
+    """Return a table of these parts' (kernels') times, with a row for each case and plan, and a column for each GPU."""
     found = {(part.gpu.name, part.case.name, part.plan): f"{part.estimate.seconds * 1e6:.2f}" for part in parts
              if part.estimate and part.is_loop}
     width = max(len(f"{case} {plan}") for case, plan in _ROWS)

@@ -1,4 +1,4 @@
-"""Runs all of vkdml under synchronization validation, on a made-up GPU of each driver.
+"""Runs all of vkdml under synchronization validation, with each GPU's driver but without the GPU.
 
 python -m vkdml_lab.gpu.validate [--drivers DIR] needs .vulkan/layers (make vulkan-extras) or VKDML_LAYER_PATH
 """
@@ -23,7 +23,7 @@ def _exercise(of_gpu: Driver, *arguments: str) -> tuple[int, str]:
 
 
 def check(name: str, drivers: Path) -> bool:
-    """Whether a GPU's run succeeds, and validation reports the control and nothing else."""
+    """Whether a GPU's run succeeds, and validation reports the planted mistake (the control run) and nothing else."""
     with tempfile.TemporaryDirectory() as temporary:
         of_gpu = driver(GPUS[name], drivers, Path(temporary))
         code, control = _exercise(of_gpu, "control")

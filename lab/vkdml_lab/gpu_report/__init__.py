@@ -1,1 +1,1 @@
-"""`vkdml gpu-report`: writes a folder with what a machine's GPU shows about vkdml: correctness, times, expected times."""
+"""`vkdml gpu-report`: writes a folder with what a machine's GPU shows about vkdml: correctness, times, and estimated times."""

@@ -29,7 +29,7 @@ def sentences(rows: Sequence[Row]) -> list[str]:
 
 
 def answer(question: str, libraries: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a sentence for each measured library and way, or one that says why there is none."""
+    """Yield a sentence for each measured library and each way to call it. If there is none, yield the reason."""
     said = [(library, way, compared(rows, library, way)) for library in libraries for way in WAYS]
     known = [one for one in said if one[2]]
     if not known:
@@ -42,7 +42,7 @@ def answer(question: str, libraries: Sequence[str], rows: Sequence[Row]) -> Iter
 
 
 def compared(rows: Sequence[Row], library: str, way: str) -> dict[str, tuple[Sizes, float]]:
-    """Return, by problem, its sizes and how many times as fast vkdml is in the same type. Wrong results do not count."""
+    """Return, by problem, its sizes, and the library's time over vkdml's in the same type. Wrong results do not count."""
     timed = [row for row in rows if row.get("library") and row.get("seconds") and row.get("right") is not False]
     ours = {(row["problem"], row["type"]): row["seconds"] for row in timed
             if row["library"].startswith(OURS) and row["way"] == WAYS[way][0]}
@@ -85,7 +85,7 @@ def brief(number: float) -> str:
 
 
 def copied(rows: Sequence[Row]) -> dict[str, float]:
-    """Return the GB/s of each part of a copy, for the largest buffer."""
+    """Return, by part of a copy (such as "readback"), its GB/s for the largest buffer."""
     found = [row for row in rows if row.get("table") == "Copies" and row.get("GB/s")]
     return {row["copy"]: row["GB/s"] for row in found if row["bytes"] == max(one["bytes"] for one in found)}
 

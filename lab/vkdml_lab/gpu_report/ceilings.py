@@ -1,4 +1,4 @@
-"""Measures the device's limits with kernels of its own, beside the planner's figures for the device."""
+"""Measures the device's limits with kernels made for this, beside the limits that the planner assumes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def summary(found: list[Row]) -> str:
 
 
 def rates(info: DeviceInfo, found: dict[str, Any]) -> list[Row]:
-    """Return a row for each rate: its figure in the table of GPUs or of profiles, the estimate and the measured value."""
+    """Return a row for each limit: the name of the planner's figure, the limit by this figure, and the measured one."""
     gpu, calls = gpu_rates(info), profile(info).rates
     reads = list(found["read_gb_s"].values())
     return [{"rate": name, "figure": figure, "estimated": expected, "measured": real, "times": real and real / expected}

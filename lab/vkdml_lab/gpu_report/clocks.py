@@ -1,4 +1,4 @@
-"""Records the clocks of this machine's GPUs around a part. They are low at rest, and rise only under work that lasts."""
+"""Records the clocks of this machine's GPUs around a part of the report. They are low at rest, and rise under lasting work."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WORK = Case("gru", (100, 16, 256, 256))
 
 @contextmanager
 def recorded(folder: Path, warms_up: bool) -> Iterator[None]:
-    """Append the clocks to the part's clocks.jsonl: before it, after half a second of work if it is timed, and after it."""
+    """Append the clocks before and after a part to its clocks.jsonl. warms_up: also those after half a second of work."""
     append(folder / CLOCKS, {"when": "before", **clocks()})
     if warms_up:
         failed = work()
@@ -37,13 +37,13 @@ def recorded(folder: Path, warms_up: bool) -> Iterator[None]:
 
 
 def clocks() -> dict[str, str]:
-    """Return each GPU's clocks by the file or program that shows them; {} if there is none."""
+    """Return the clocks of this machine's GPUs. Keys: the files or programs that show them."""
     return {path.relative_to(CARDS).as_posix(): in_use(path)
             for pattern in FILES for path in sorted(CARDS.glob(pattern))} | of_nvidia()
 
 
 def in_use(path: Path) -> str:
-    """Return the present clock from a file that lists a GPU's clocks."""
+    """Return the present clock from a driver's file. The file has one number, or lists all clocks and marks the present one."""
     try:
         lines = [line.split() for line in path.read_text().splitlines() if line.strip()]
     except OSError:  # the GPU sleeps

@@ -1,4 +1,4 @@
-"""The command `vkdml gpu-report`. The report's parts and how they are run are in running.py."""
+"""The command `vkdml gpu-report` and its options. running.py runs the parts of the report."""
 
 from __future__ import annotations
 

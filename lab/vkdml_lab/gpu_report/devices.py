@@ -44,13 +44,13 @@ def features(info: vkdml.DeviceInfo) -> Row:
 
 
 def shown(one: Row) -> str:
-    """Return the flags of a memory type or queue family, and whether vkdml uses it."""
+    """Return a memory type's or queue family's flags, and whether vkdml uses it."""
     uses = f" for {' and '.join(one['taken'])}" if isinstance(one["taken"], list) else ""
     return " ".join(one["flags"]) + (f" (taken{uses})" if one["taken"] else "")
 
 
 def figures_of(row: DeviceProfile) -> str:
-    """Return the name of the GPU in GPUS whose figures a profile uses. A CPU driver's profile has those of UNKNOWN."""
+    """Return which GPU's figures a driver's profile uses, by the name in GPUS. A CPU driver's profile uses UNKNOWN's."""
     return next((name for name, figures in GPUS.items() if figures is row.gpu), UNKNOWN)
 
 

@@ -1,4 +1,4 @@
-"""Writes the report's first page: conclusions in sentences, then tables."""
+"""Writes the report's first page: conclusions in sentences, then a table of the report's parts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COUNTED = ("count", 1), ("of", 1), ("late", 0)  # numbers of tests in a row, and
 
 
 def report(info: DeviceInfo, found: Sequence[Found], quick: bool, load: float = 0.0) -> str:
-    """Return the report as Markdown. load: the largest load of the machine when the command was called."""
+    """Return the first page as Markdown. found: the parts' results. load: the machine's highest load at any call."""
     by_name = {one.part.name: one for one in found}
     rows = {name: one.checked for name, one in by_name.items()}
     facts = {table: {row["fact"]: row["value"] for row in rows.get("devices", []) if row.get("table") == table}
@@ -72,7 +72,7 @@ def right(found: Sequence[Found]) -> str:
 
 
 def chosen(rows: Sequence[Row]) -> list[str]:
-    """Say how near to the fastest plan the choices of the tuner and the cost model are."""
+    """Say how much slower than the fastest plan the choices of the tuner and of the cost model are."""
     late: dict[str, list[float]] = {who: [row["over the best"] for row in rows if who in row["choice"].split(" and ")
                                           and row["over the best"] is not None] for who in ("tuner", "model")}
     if not all(late.values()):
@@ -82,7 +82,7 @@ def chosen(rows: Sequence[Row]) -> list[str]:
 
 
 def features(facts: dict[str, Any]) -> list[str]:
-    """List the features that decide which kernels are worth writing."""
+    """Say which features the device has that matter for writing more kernels."""
     if not facts:
         return []
     has, lacks = ([name for name in DECIDING if facts.get(name) is is_so] for is_so in (True, False))
@@ -95,12 +95,12 @@ def features(facts: dict[str, Any]) -> list[str]:
 
 
 def taken(found: Sequence[str]) -> str:
-    """Say which memory types or queues vkdml uses, and how many there are."""
+    """Say which memory types or queue families vkdml uses, and how many there are."""
     return f"{' and '.join(one for one in found if '(taken' in one) or 'none taken'}, of {len(found)}"
 
 
 def not_checked(one: Found) -> list[str]:
-    """Return what a part did not check, and why."""
+    """Return sentences that say what a part did not check, and why."""
     reasons: dict[str, list[str]] = {}
     for row in one.rows:
         if row.get("not checked"):

@@ -1,4 +1,4 @@
-"""Fits the figures of the planner's cost model to a report's times, and says what to change in the tables of GPUs."""
+"""Fits figures of the planner's cost model, such as latencies, to a report's times. Says what to change in the GPUs' tables."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Figures = TypeVar("Figures", GpuRates, Rates)
 
 @dataclass(frozen=True)
 class Change:
-    """A change of one figure. after: the fitted value, or None if the times do not determine it, because of `reason`."""
+    """A change of one figure. after: the fitted value, or None if the times do not determine it; `reason` says why."""
 
     figure: str
     before: float
@@ -45,8 +45,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Fit:
-    """All figures of a device. gpu, profile: its rows in GPUS and PROFILES. runs: number of runs that were fitted. off_before,
-    off_after: the typical factor between estimates and times.
+    """The fitted figures of a device. gpu, profile: its rows in the tables GPUS and PROFILES. runs: number of times that were
+    fitted. off_before, off_after: by what factor estimates are typically off.
     """
 
     name: str
@@ -96,12 +96,12 @@ def fit(rows: Sequence[Row], info: DeviceInfo) -> Fit:
 
 
 def usable(row: Row) -> bool:
-    """Whether a row has the time of a schedule that gave right results without giving up."""
+    """Whether a row has the time of a schedule whose results were right, and whose workgroups did not give up waiting."""
     return bool(row.get("schedule") in WAYS and row.get("seconds") and not row.get("gave up") and row.get("right") is not False)
 
 
 def with_figures(target: Target, times: Mapping[str, float]) -> Target:
-    """Return the target with the named figures of GpuRates or Rates multiplied."""
+    """Return a copy of the target in which some figures of GpuRates or Rates are multiplied. times: factors by name."""
     changed = replace(target)
     vars(changed).update(gpu=_times(target.gpu, times),  # cached attributes
                          profile=replace(target.profile, rates=_times(target.profile.rates, times)))
@@ -121,7 +121,7 @@ class Run:
 
     @staticmethod
     def of(row: Row, info: DeviceInfo) -> Run | None:
-        """Plan the problem of a row again, by today's planner, and return it with the row's time. None if it is refused now."""
+        """Plan a row's problem again, by today's planner. Returns that with the row's time, or None if it is refused now."""
         words = str(row["problem"]).split("-")
         case = Case(row["cell"], (row["T"], row["B"], row["I"], row["H"]), "phases" in words, 1 + ("bidirectional" in words),
                     "ragged" in words, row["type"])
@@ -133,14 +133,14 @@ class Run:
 
 
 class Model:
-    """The planner's cost model for some runs, in logarithms."""
+    """The cost model's estimates for some runs (timed plans), in logarithms."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self._runs = runs
         self._measured = np.log([run.seconds for run in runs])
 
     def estimates(self, times: Mapping[str, float]) -> np.ndarray:
-        """Return the logarithms of the estimated times if figures are multiplied by `times`."""
+        """Return the logarithms of the estimated times, after figures are multiplied by the factors `times`."""
         target = with_figures(self._runs[0].target, times) if self._runs else None
         return np.log([run.tiling.run_seconds(target) for run in self._runs if target])
 
@@ -149,13 +149,13 @@ class Model:
         return math.exp(float(np.sqrt(np.mean(residual**2)))) if len(residual) else 1.0
 
     def slopes(self, times: Mapping[str, float], names: Sequence[str] = tuple(FIGURES)) -> np.ndarray:
-        """Return the derivatives of the estimates by each figure, a row for each run."""
+        """Return the derivatives of the estimates by each figure (columns) for each run (rows)."""
         columns = [self.estimates({**times, name: times.get(name, 1) * math.exp(STEP)})
                    - self.estimates({**times, name: times.get(name, 1) * math.exp(-STEP)}) for name in names]
         return np.array(columns).reshape(len(names), len(self._runs)).T / (2 * STEP)
 
     def solve(self, names: Sequence[str]) -> tuple[dict[str, float], dict[str, float]]:
-        """Solve by Gauss-Newton. Returns each figure's factor, and by which share the times reduce its prior uncertainty."""
+        """Fit figures by Gauss-Newton. Returns a factor for each, and by which share the times reduce its prior uncertainty."""
         found, held = np.zeros(len(names)), UNSURE**2 * np.eye(len(names))
         times = dict(zip(names, np.exp(found)))
         for number in range(ROUNDS):

@@ -16,8 +16,8 @@ PASSED, SO_FAR, FAILED, NOT_CHECKED = "passed", "passed so far", "failed", "not 
 
 @dataclass(frozen=True)
 class Found:
-    """The results of a part. rows: of all steps. done, steps: numbers of finished and of all steps; both are 0 before it
-    begins. stopped: a row that says why the part as a whole failed, or {}. files: paths in the report's folder.
+    """What a part has found. rows: results of all steps. done, steps: numbers of finished and of all steps; both are 0 before
+    it begins. stopped: a row that says why the part as a whole failed, or {}. files: paths in the report's folder.
     """
 
     part: Part
@@ -49,7 +49,7 @@ class Found:
 
     @property
     def left(self) -> str:
-        """Say what is left of the part, or why it stopped; "" if it is complete."""
+        """A text that says how many steps are left, or why the part stopped; "" if it is complete."""
         if self.stopped.get("not checked"):
             return str(self.stopped["not checked"])
         if not self.steps:
@@ -76,7 +76,7 @@ class Found:
 
 
 def named(row: Row) -> str:
-    """Return the subject of a row within its part, such as a library, problem and schedule."""
+    """Return what a row is about, such as a library, a problem and a schedule."""
     words = [row.get(key) for key in ("library", "problem", "schedule")]
     words_left = " ".join(word for word in words if word and word != "vkdml")
     return words_left or ("" if row.get("step") == row.get("part") else str(row.get("step")))

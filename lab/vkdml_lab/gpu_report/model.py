@@ -1,4 +1,4 @@
-"""Sentences about the grid-sync test and the cost model: what the planner's table should say about a GPU."""
+"""Sentences about the grid-sync test (may workgroups wait for each other?) and about the cost model's estimates for a GPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def sentences(info: DeviceInfo, schedules: Sequence[Row]) -> list[str]:
 
 
 def grid_sync(rows: Sequence[Row]) -> str:
-    """Say whether workgroups may wait for each other."""
+    """Say whether workgroups may wait for each other on this GPU."""
     tests = [row["passed"] for row in rows if row.get("schedule") == PERSISTENT and "passed" in row]
     runs = [row for row in rows if row.get("schedule") == PERSISTENT and row.get("runs")]
     said = ["The grid-sync test passes" if all(tests) else "The grid-sync test fails"] if tests else ["Not tested"]
@@ -39,7 +39,7 @@ def faster(rows: Sequence[Row]) -> str:
 
 
 def off(rows: Sequence[Row]) -> str:
-    """Say how far the cost model's estimates are from the measured times."""
+    """Say how many times as long steps take as the cost model estimates."""
     timed = [row for row in rows if row.get("step us") and row.get("step estimate us")]
     by_way = {way: [row["step us"] / row["step estimate us"] for row in timed if row["schedule"] == way] for way in WAYS}
     if not any(by_way.values()):
@@ -52,7 +52,7 @@ def off(rows: Sequence[Row]) -> str:
 
 
 def figures(info: DeviceInfo, schedules: Sequence[Row]) -> list[str]:
-    """Say which figures should change, by fitting them to the times of all schedules."""
+    """Say which of the cost model's figures should change, by fitting them to the times of all schedules."""
     if info.is_cpu:
         return []
     found = fit(schedules, info)

@@ -1,4 +1,4 @@
-"""Checks and times converted PyTorch modules with tensors of PyTorch's GPU; where PyTorch has none, with tensors of the CPU."""
+"""Checks and times converted PyTorch modules with tensors on PyTorch's GPU, or on the CPU if PyTorch has no GPU."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def steps(job: Job) -> list[Step]:
 
 def measured(device: Any, make: Callable[[], Any], size: tuple[int, ...], name: str, way: str, calls: int, samples: int
              ) -> Iterator[Row]:
-    """Check a module's results, their order on the stream, and the memory of its calls. Yields a row, with the times."""
+    """Check a module's results on two streams, and that calls leave no memory behind. Yields a row, with times."""
     import torch
 
     import vkdml.torch

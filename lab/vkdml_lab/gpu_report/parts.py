@@ -1,4 +1,4 @@
-"""The parts of the report, and the order in which they run."""
+"""The parts of the report, and the turns in which they run. A part is a module whose `steps` are run one by one (steps.py)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ _MINUTES = 60
 
 @dataclass(frozen=True)
 class Part:
-    """A part. name: of its module and folder. silence: seconds without a step's start or end before it counts as hung.
-    has_layers: it may load Vulkan layers, which cost time. is_timed: the GPU is warmed up first. room: the package that
-    contains its module.
+    """A part. name: of its module and folder. silence: seconds after which it counts as hung if no step begins or ends.
+    has_layers: it may load Vulkan layers, which cost time. is_timed: the GPU is warmed up first. room: its module's package.
     """
 
     name: str
@@ -28,7 +27,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Turn:
-    """A run of a part's remaining steps. seconds: the expected time. first: run only the most important steps."""
+    """One run of a part, of the steps that are left. seconds: expected time. first: run only the most important steps."""
 
     part: Part
     seconds: float

@@ -1,4 +1,4 @@
-"""Times vkdml and this machine's other libraries, for every way to call a layer; and the parts of copies."""
+"""Times vkdml and other libraries on this machine, in each way to call a layer, and the parts of a copy of a buffer."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def summary(found: list[Row]) -> str:
 
 
 class Comparison:
-    """All measurements as steps, and the processes of the libraries, opened when they are first needed."""
+    """Makes the steps of this part. Opens a process for each library when it is first needed."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -108,7 +108,7 @@ class Comparison:
             yield {"table": "Clocks behind samples", "problem": case.name, **now}
 
     def _opened(self, name: str) -> Iterator[Row]:
-        """Open a process. Yields a row for each of its libraries, or why it is missing."""
+        """Open a process. Yields a row for each library in it. If a library is missing, its row says why."""
         peer = self._peers[name]
         opened, missing = open_all([peer])
         self._open[name] = next(iter(opened), None)
@@ -159,7 +159,7 @@ def spread(seconds: Sequence[float]) -> Row:
 
 
 def row(case: Case, peer: Peer, result: Result) -> Row:
-    """Make a row. Only vkdml's errors count as failures; others' are "not checked"."""
+    """Make a row of the report. An error of vkdml is a failure. Another library's error only makes the row "not checked"."""
     way, error = result.way.rpartition("/")[2], result.error
     is_ours = peer.name.startswith(OURS) and error != ENDED
     failure = {"failed" if is_ours else "not checked": f"{way}: {error}" if way else error} if error else {}

@@ -1,7 +1,7 @@
-"""Runs the parts of the report in turns within a time limit, and writes the report: `vkdml gpu-report`.
+"""Runs the parts of the report in turns (parts.py) within a time limit, and writes the report: `vkdml gpu-report`.
 
 Each part has its own process. If it fails, crashes or hangs, the report says so, and the others still run. A second call with
-the same folder continues.
+the same folder continues the report.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main(output: Path, device: str | None = None, minutes: float = 30, quick: bo
 
 
 def begin(folder: Path, output: Path, info: DeviceInfo, quick: bool) -> float:
-    """Create the folder, or continue a report of the same device and options. Returns the largest load at any call."""
+    """Create the folder, or continue a report of the same device and options in it. Returns the highest load at any call."""
     about = {"device": info.name, "driver": f"{info.driver} {info.driver_version}", "vkdml": vkdml.__version__, "quick": quick}
     known = lines(folder / ABOUT)
     if known and known[0] != about:
@@ -66,7 +66,7 @@ def begin(folder: Path, output: Path, info: DeviceInfo, quick: bool) -> float:
 
 
 def forecast(folder: Path, turns: Sequence[Turn], minutes: float, quick: bool) -> str:
-    """Say how long the report will take. quick: a short but unknown time."""
+    """Say how long the report will take. turns: those to run. minutes: the limit. quick: it is a --quick report."""
     left = [turn for turn in turns if not Found.read(turn.part, folder).is_done]
     seconds = sum(turn.seconds for turn in left)
     if quick or seconds < 60 * minutes:
@@ -77,15 +77,15 @@ def forecast(folder: Path, turns: Sequence[Turn], minutes: float, quick: bool) -
 
 
 def share(turns: Sequence[Turn], folder: Path, until: float) -> float:
-    """Return when the first of these turns should end, so that the others get their share of the time. The most important steps
-    get ten times their share.
+    """Return the time at which the first of these turns should end. All turns share the time that is left; those that run only
+    the most important steps get ten times as much as others.
     """
     left = [turn.seconds if turn.first else turn.seconds / 10 for turn in turns if not Found.read(turn.part, folder).is_done]
     return time.time() + max(LEAST, (until - time.time()) * left[0] / sum(left))
 
 
 def run_turn(turn: Turn, folder: Path, info: DeviceInfo, quick: bool, until: float) -> None:
-    """Run a part's steps in a process. After a step that crashes or hangs, run the remaining ones in a new process."""
+    """Run a turn's steps in a process. If a step crashes or hangs, run those after it in a new process."""
     own = folder / turn.part.name
     own.mkdir(exist_ok=True)
     overrun = (until - time.time()) / 4  # seconds

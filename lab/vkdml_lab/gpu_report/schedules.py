@@ -1,4 +1,4 @@
-"""Runs every schedule on the same inputs: all must be right and bit-identical. Times them beside the cost model."""
+"""Runs every schedule on the same inputs: results must be right and have the same bits. Times them beside the cost model."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def summary(found: list[Row]) -> str:
 
 
 def grid_sync_tests(gpu: Gpu) -> list[Step]:
-    """Return steps for the grid-sync tests, which must pass before persistent plans may run."""
+    """Return steps that test whether workgroups can wait for each other, which is needed before persistent plans may run."""
     def test(cell: Cell) -> Iterator[Row]:
         found: Row = {"not checked": "the test is for GPUs: on a processor no plan waits unless it is forced"}
         if not gpu.info.is_cpu:
@@ -81,7 +81,7 @@ def rows(gpu: Gpu, case: Case, runs: int, samples: int) -> Iterator[Row]:
 
 
 class Checked:
-    """A problem with its inputs on the device. All schedules must give the bits that the first one gave."""
+    """A problem and its inputs on the device. Every schedule must give the bits that the first one gave."""
 
     def __init__(self, gpu: Gpu, case: Case, runs: int, samples: int) -> None:
         self._gpu, self._case, self._runs, self._samples = gpu, case, runs, samples
@@ -153,7 +153,7 @@ class Checked:
 
 
 def timed(trial: Trial, target: Target, samples: int) -> Row:
-    """Return a row of times and estimates. Its `phases` says how often workgroups wait for each other in a step."""
+    """Return a row of times and estimates. "phases" is how often workgroups wait for each other in a step."""
     problem, tiling, rates = target.problem, best(target), target.profile.rates
     whole = plan_of(target, tiling)
     found = seconds(trial, [whole, projection_alone(whole)], samples)

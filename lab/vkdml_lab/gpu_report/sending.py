@@ -1,4 +1,4 @@
-"""Makes the report's folder fit to be sent: without absolute paths, user names and host names, and packed in an archive."""
+"""Prepares the report's folder for sending: removes absolute paths, user names and host names, and packs it into an archive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANYONE = {"", "root", "user", "test", "admin", "runner", "ubuntu", "debian", "lo
 
 
 def clean(folder: Path) -> None:
-    """Replace private names in all files of a report."""
+    """Replace absolute paths, and the user's and the machine's names, in all files of a report."""
     private = [re.escape(name) for name in {user(), platform.node(), platform.node().partition(".")[0]} if name not in ANYONE]
     words = re.compile(rf"(?<!\w)(?:{'|'.join(private)})(?!\w)") if private else None
 
@@ -36,7 +36,7 @@ def clean(folder: Path) -> None:
 
 
 def cleaned(suffix: str, said: str, text: Callable[[str], str]) -> str:
-    """Replace private names in a file's text. In JSON, only values change, so that readers find the keys."""
+    """Replace private names in a file's text by the function `text`. In JSON, only values change, so keys stay known."""
     if suffix not in (".json", ".jsonl"):
         return text(said)
 

@@ -26,8 +26,8 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Job:
-    """The arguments of a part. folder: for its files. quick: do little. until: when it should end, as time.time(). first: do
-    only the most important steps.
+    """What a part is told. folder: for its files. quick: do little. until: when it should end, in time.time()'s seconds. first:
+    do only the most important steps.
     """
 
     folder: Path
@@ -42,9 +42,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Step:
-    """A step. run: yields rows. In a row, `right` is True or False if results were checked, `failed` says what is wrong, and
-    `not checked` why something was not. like: steps with the same word take equally long. seconds: expected for the first of
-    them. first: it is one of the most important. resumes: after an interruption it continues instead of starting again.
+    """A step. run: yields rows of results. In a row, `right` is True or False if results were checked, `failed` says what is
+    wrong, and `not checked` why something was not. like: steps with the same word take equally long. seconds: the first one's
+    expected time. first: it is one of the most important. resumes: after an interruption it continues instead of beginning
+    anew.
     """
 
     name: str
@@ -61,7 +62,7 @@ def lines(path: Path) -> list[Row]:
 
 
 class Log:
-    """The state of a part's steps, from its folder."""
+    """Which of a part's steps began and ended, as steps.jsonl in its folder says."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / LOG
@@ -76,11 +77,11 @@ class Log:
 
     @property
     def running(self) -> str | None:
-        """The step that was begun and has not ended, or None."""
+        """The name of the step that began and has not ended, or None."""
         return next((name for name in reversed(self._begun) if name not in self.ended), None)
 
     def seconds(self, step: Step) -> float:
-        """Return the expected time of a step: the time that the last step like it took."""
+        """Return the expected time of a step: that of the last step with the same `like`."""
         return float(self._seconds.get(step.like or step.name, step.seconds))
 
     def announce(self, steps: Sequence[Step]) -> None:
@@ -91,17 +92,17 @@ class Log:
         append(self._path, {"begun": step.name, "like": step.like or step.name})
 
     def cut(self, name: str | None, seconds: float) -> None:
-        """Record that a running step was interrupted after this many seconds. It begins again only if more time is left."""
+        """Record that the running step was interrupted after so many seconds. Later, it begins only if more time is left."""
         if name:
             append(self._path, {"cut": name, "like": self._begun.pop(name), "seconds": seconds})
 
     def room(self, step: Step, seconds: float, is_first: bool) -> bool:
-        """Whether a step may begin with this many seconds left: if it fits, or if it is the first and its time only a guess."""
+        """Whether a step may begin, with so many seconds left: it must fit, or be the first, with a time that is a guess."""
         is_known = (step.like or step.name) in self._seconds
         return self.seconds(step) <= seconds or (is_first and (step.resumes or not is_known))
 
     def end(self, name: str, seconds: float | None = None) -> None:
-        """Record a step's end. seconds: None if the process died, so that the time means nothing."""
+        """Record a step's end. seconds: its time; None if the process died, so that the time is not known."""
         row = {"ended": name, "like": self._begun.get(name), "seconds": seconds}
         append(self._path, row)
         self.ended[name] = row
@@ -109,7 +110,7 @@ class Log:
 
 
 def run(module: ModuleType, job: Job) -> None:
-    """Run the steps that fit into the time."""
+    """Run the steps of a part's module that fit into the job's time."""
     log, part = Log(job.folder), module.__name__.rpartition(".")[2]
     every: list[Step] = module.steps(job)
     log.announce(every)
@@ -127,7 +128,7 @@ def run(module: ModuleType, job: Job) -> None:
 
 
 def rows_of(step: Step) -> Iterator[Row]:
-    """Return a step's rows. What this machine lacks is "not checked"; other errors are failures, printed in full."""
+    """Run a step. Yields its rows. If this machine lacks something, the row is "not checked"; other errors are failures."""
     try:
         yield from step.run()
     except UnavailableError as error:
@@ -145,7 +146,7 @@ def is_missing(error: Exception) -> bool:
 
 
 def write_tables(module: ModuleType, folder: Path) -> None:
-    """Write a part's tables into its folder: one for each value of `table` in its rows, and one of the GPUs' clocks."""
+    """Write a part's tables into its folder: a table for each value of "table" in its rows, and a table of the GPUs' clocks."""
     name = folder.name
     found: dict[str, list[Row]] = {}
     for row in lines(folder / RESULTS):

@@ -1,4 +1,4 @@
-"""Runs the schedules under synchronization validation, as `make validate` does, if the layer and the tests are there."""
+"""Runs the schedules under Vulkan's synchronization validation, as `make validate` does, if the layer and tests are present."""
 
 from __future__ import annotations
 

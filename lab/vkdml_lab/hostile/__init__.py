@@ -1,1 +1,1 @@
-"""A hostile device: an interpreter of SPIR-V that does anything that Vulkan allows and checks what kernels do on it."""
+"""A hostile device: an interpreter of SPIR-V that does whatever Vulkan allows a GPU, and checks what kernels do on it."""

@@ -1,4 +1,4 @@
-"""Run the kernels on the hostile device: first the planted mistakes, then random tasks in all modes for a given time.
+"""Run kernels on the hostile device: first with planted mistakes, then random tasks in all modes (modes.py) for a given time.
 
     python -m vkdml_lab.hostile [--minutes M] [--seed N] [--output DIR] [--only MODE SEED]
 
@@ -25,7 +25,7 @@ _TURNS = ("watched", "inexact", "watched", "weak")
 
 @dataclass
 class Ran:
-    """The results of all tasks. runs: by mode and kernel. notes: by mode. wrong: failures. seen: what each control reported."""
+    """The results of all tasks. runs, notes: counts by mode. wrong: failures. seen: what was reported of planted mistakes."""
 
     runs: Counter[tuple[str, str]] = field(default_factory=Counter)
     notes: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -33,7 +33,7 @@ class Ran:
     seen: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def run(self, mode: str, seed: int) -> None:
-        """Run one task. If the interpreter itself raises an error, this counts as a failure, too."""
+        """Run the task that a mode draws from this seed. An exception in the interpreter counts as a failure, too."""
         try:
             task, result = modes.try_once(mode, seed)
         except Exception:

@@ -17,10 +17,10 @@ NONE, HIGH, LOW, EXTREME, RANDOM = "none", "high", "low", "extreme", "random"
 @dataclass
 class Arithmetic:
     """How a device computes. errors: how far functions and quotients are off: not at all, by a random part of the allowed
-    error, or by all of it, upward, downward or at random; `scale` multiplies it. flushes: denormals count as 0. folds: the
-    compiler assumes that no number is NaN, as no kernel has SignedZeroInfNanPreserve. Then comparisons with NaN give anything
-    (so isnan() finds none), 0 times NaN is 0, and exp and log of NaN are numbers. fuses: fma() rounds once. contracting: the
-    probability that a product and a sum at one place of the code are fused.
+    error, or by all of it, upward, downward or at random. scale: multiplies the allowed error. flushes: denormals count as 0.
+    folds: the compiler assumes that no number is NaN, as no kernel forbids that by SignedZeroInfNanPreserve. Then comparisons
+    with NaN give anything (so isnan() finds none), 0 times NaN is 0, and exp and log of NaN are numbers. fuses: fma() rounds
+    once. contracting: the probability that a product and a sum at one place of the code are fused.
     """
 
     seed: int = 0
@@ -58,13 +58,13 @@ class Arithmetic:
         return compared if self.flushes or self.folds else compare
 
     def _folded(self, found: Any, is_nan: Any) -> Any:
-        """Return a result; if the device folds NaN, 0 or 1 at random where an operand is NaN."""
+        """Return a result. But if the device assumes that there is no NaN, return 0 or 1 at random where an operand is NaN."""
         if not (self.folds and is_nan.any()):
             return found
         return np.where(is_nan, self.random.integers(2, size=np.shape(found)), found).astype(found.dtype)[()]
 
     def _product(self, a: Any, b: Any) -> Any:
-        """Multiply as float64. If the device folds NaN, a factor that is 0 in all lanes gives 0: the compiler may know it."""
+        """Multiply as float64. If the device assumes no NaN, a factor that is 0 in all lanes gives 0, even times NaN."""
         is_0 = self.folds and any(factor.__class__ is not np.ndarray and factor == 0 for factor in (a, b))
         return np.float64(0) if is_0 else self._wide(a) * self._wide(b)
 
@@ -72,7 +72,7 @@ class Arithmetic:
         return self.flush(x).astype(np.float64)
 
     def rounded(self, exact: Any) -> Any:
-        """Round a float64 to float32, in the device's way."""
+        """Round a float64 to float32 as this device does."""
         near = exact.astype(np.float32)
         wide = near.astype(np.float64)
         inexact = (wide != exact) & np.isfinite(exact)  # too large numbers become infinity or the largest number
@@ -108,7 +108,7 @@ class Arithmetic:
         return self.fused(a, b, c) if self.fuses else self.add(self.mul(a, b), c)
 
     def _inexact(self, exact: Any, ulps: Any, absolute: Any = None) -> Any:
-        """Return a function's result with an error of at most `ulps` units in the last place, or `absolute` if not NaN."""
+        """Return a function's result with an error of at most `ulps` ULP, or of at most `absolute` where that is no NaN."""
         if self.errors == NONE:
             return self.flush(exact.astype(np.float32))
         shape = np.shape(exact)

@@ -1,4 +1,4 @@
-"""Controls: mistakes planted in kernels. If a mode (modes.py) misses one, its silence on real kernels means nothing."""
+"""Controls: mistakes planted in kernels. A mode (modes.py) must report them; else its silence on real kernels means nothing."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _LARGE = 100  # units
 
 @dataclass(frozen=True)
 class Control:
-    """One planted mistake: in the shaders' `file`, `old` becomes `new`. kernel: the source whose kernels a task must use.
-    schedule: the tasks' schedule. seen: possible beginnings of the mode's report of this mistake.
+    """One planted mistake: in a shader's `file`, the text `old` becomes `new`. kernel: source of the kernels that a task must
+    use. schedule: that of the tasks. seen: ways in which the mode's report of the mistake may begin.
     """
 
     name: str
@@ -62,7 +62,7 @@ def _recurrent(seed: int, schedule: Schedule) -> Task:
 
 @lru_cache
 def _named(source: str) -> frozenset[str]:
-    """Return the names of a source's kernels, for each cell and element size."""
+    """Return the names of the kernels that are made from a source, for each cell and element size."""
     return frozenset(kernel for kernel, (path, _) in compile_shaders.sources(compile_shaders.SHADERS).items()
                      if path == compile_shaders.SHADERS / f"{source}.comp")
 
@@ -131,7 +131,7 @@ def inexact_functions() -> str:
 
 
 def contracted_pairs() -> str:
-    """Return "refused float64" if float64's test notices that a driver contracts sums of pairs, else ""."""
+    """Return "refused float64" if the test of float64 notices that sums of pairs (of float32) are contracted, else ""."""
     wrong = _mistaken("float64/pairs.glsl", "precise ", "", "float64/elementwise")
     places = (Arithmetic(seed, contracting=0.5) for seed in range(_TRIES))
     return "" if all(modes.passes_float64(some, wrong) for some in places) else "refused float64"

@@ -1,4 +1,4 @@
-"""Translates each SPIR-V instruction to Python."""
+"""Translates each SPIR-V instruction to a line of Python. "The source of" a value is a Python expression for it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def in_tuple(parts: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Pointer:
-    """A pointer to a part of `base`: into a local value by a path of indices, or into memory by an offset in units.
+    """A pointer to a part of the variable `base`: into a local value by a path of indices, or into memory by an offset in units
+    (elements).
 
     is_coherent: other waves may change or see the memory, so that each load reads it again. label: its name in reports.
     """
@@ -56,7 +57,7 @@ class Pointer:
 
 
 def shape(type_: Type) -> str:
-    """Return the source of the tuple (or kind) by which `fill` makes a value of this type."""
+    """Return the source of a type's shape, from which `fill` makes a value: a scalar's kind, or a tuple of shapes."""
     if type_.kind == "struct":
         return in_tuple(map(shape, type_.members))
     return f"({shape(type_.element)},) * {type_.count}" if type_.element else repr(type_.kind)
@@ -64,8 +65,8 @@ def shape(type_: Type) -> str:
 
 @dataclass
 class Writer:
-    """State that the writers of a module's functions share. constants: Python names by type and bits. blocks: each function's
-    blocks in order. waiting: functions that may wait, themselves or in a call.
+    """What the writers of a module's functions share. constants: Python names by type and bits. blocks: each function's blocks
+    in order. waiting: functions that may wait for other waves, themselves or in a call. waits: other waves may run at accesses.
     """
 
     module: Module
@@ -84,7 +85,7 @@ class Writer:
             self.waiting |= more
 
     def _may_wait(self, instruction: Instruction) -> bool:
-        """Whether other waves may run at this instruction. For a coherent block, the access chain stands for the accesses."""
+        """Whether other waves may run at this instruction. For a coherent buffer, that is where its address is computed."""
         op, pointer = instruction.op, instruction.operands[0] if instruction.operands else 0
         return op == Op.ControlBarrier or (self.waits and (
             Op.AtomicLoad <= op <= Op.AtomicOr or (op == Op.AccessChain and self.module.is_coherent(pointer))))
@@ -115,7 +116,7 @@ class InstructionWriter:
         self.writer.lines.append(" " * self.depth + text)
 
     def place(self, what: str) -> int:
-        """Record a place of the code, so that reports can name it. Returns its number."""
+        """Give a number to a place in the code, so that reports can name the place."""
         self.writer.places.append(f"{what} in {self.name}")
         return len(self.writer.places) - 1
 
@@ -126,13 +127,13 @@ class InstructionWriter:
         return self.module.constants[id_][0] if id_ in self.module.constants else self.types[id_]
 
     def component(self, id_: int, at: str, kind: str = "") -> str:
-        """Return the source of a scalar, or of component `[n]` of a vector, viewed as `kind`, a type of the same size."""
+        """Return the source of a scalar, or of a vector's component. at: "[n]". kind: view it as this type of the same size."""
         type_ = self.type_of(id_)
         found = self.value(id_) + (at if type_.kind == "vector" else "")
         return found if kind in ("", type_.scalar) else f"{found}.view({NUMPY[kind]})"
 
     def each(self, type_: Type, write: Callable[[str], str]) -> str:
-        """Return the source of a value of a type, from the source of each component."""
+        """Return the source of a value of a type. write: returns the source of a component, whose index it gets."""
         return in_tuple(write(f"[{n}]") for n in range(type_.count)) if type_.kind == "vector" else write("")
 
     def wait(self, is_seen: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""The functions that translated kernels call.
+"""The functions that translated kernels call. `place` is the number of a place in the code, for reports.
 
 A value is an array with an element for each lane of a wave, or one numpy scalar for all of them; a composite is a tuple of
 values. A mask is None for all lanes, False for none, or an array of bools, of which some are true.
@@ -20,7 +20,7 @@ DTYPES: dict[str, Any] = {"u16": np.uint16, "u32": np.uint32, "i32": np.int32, "
 
 
 class Invocations(Protocol):
-    """The part of a wave that memory uses: lanes, their invocations and workgroups, reports, and noise for undefined values."""
+    """What memory uses of a wave: its lanes, their invocations and workgroups, its reports, and noise for undefined values."""
 
     lanes: int
     invocations: np.ndarray
@@ -78,7 +78,7 @@ ZEROS = {kind: dtype(0) for kind, dtype in DTYPES.items()}
 
 
 def _elements(wave: Any, index: Any, length: int, mask: Mask, place: int) -> Sequence[int]:
-    """Return the indices that lanes of the mask use. Reports an index out of bounds, and leaves it out."""
+    """Return the indices that lanes of the mask use. An index out of bounds is reported and left out."""
     wanted = [int(index)] if index.__class__ is not Array else np.unique(index if mask is None else index[mask]).tolist()
     if wanted[-1] >= length:
         wave.report("out of bounds: an array", place, f"element {wanted[-1]} of {length}")
@@ -111,7 +111,7 @@ def put(wave: Any, value: tuple[Any, ...], path: Sequence[Any], new: Any, mask: 
 # Integers
 
 def _checked(operation: Any, is_bad: Callable[[Any], Any], instead: Callable[[Any], Any]) -> Callable[..., Any]:
-    """Return an operation that reports operands without a defined result and replaces them."""
+    """Return the operation (such as a division) with a check: if is_bad(b), it reports b, and takes instead(b) for it."""
     def function(wave: Any, a: Any, b: Any, mask: Mask, place: int) -> Any:
         bad = is_bad(b)
         if count(bad):

@@ -1,4 +1,4 @@
-"""The machine: it runs a dispatch in waves of any number of lanes, in random order, and reports what kernels must not do."""
+"""The machine: it runs a dispatch in waves (subgroups) of any number of lanes, in random order, and reports kernels' faults."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SLOWEST = 0.05  # the least speed of a wave; the most is 1
 
 @dataclass
 class Behaviour:
-    """One of the behaviours that Vulkan allows a device.
+    """How a device behaves, out of all that Vulkan allows.
 
     watches: look for data races and reads of unwritten memory. weak: stores reach other workgroups late and in any order. wave:
     lanes of a subgroup. resident: workgroups that run at once; 0: all. spins: polls before a wait gives up. reports: an example
@@ -41,8 +41,8 @@ class Behaviour:
 
 @dataclass
 class Machine:
-    """One dispatch. memories: by variable. pattern: the first contents of private memory, by kind. order: None if accesses are
-    not watched. clock: None if memory is not weak.
+    """A machine that runs one dispatch. memories: by variable. pattern: the first contents of private memory, by kind of
+    scalar. order: None if accesses are not watched for races. clock: None if memory is not weak (weak.py).
     """
 
     kernel: str
@@ -90,7 +90,7 @@ class Machine:
             self.clock.release()
 
     def _pass(self, waves: list[Wave]) -> None:
-        """Release the barrier at which all waves of a workgroup wait. Reports a barrier that some invocations did not reach."""
+        """Release the barrier at which all waves of a workgroup wait. Reports it if some invocations did not reach it."""
         arrived = np.zeros((self.count, self.size), bool)
         for wave in waves:
             place, mask, scope, _, semantics = wave.barrier
@@ -108,7 +108,7 @@ class Machine:
 
 
 class Wave:
-    """Invocations first to first + count - 1 of each workgroup. barrier: where they wait. speed: their share of turns."""
+    """Some invocations of each of its workgroups, from `first` on. barrier: where they wait. speed: how often they run."""
 
     def __init__(self, machine: Machine, groups: np.ndarray, first: int, count: int) -> None:
         self.machine, self.report, self.memories, self.push = machine, machine.report, machine.memories, machine.push
@@ -131,7 +131,7 @@ class Wave:
         return not self.is_over and self.barrier is None
 
     def step(self) -> None:
-        """Run until the next point at which another wave may run."""
+        """Run this wave until the next point at which another wave may run."""
         try:
             self.barrier = next(self._running)
         except StopIteration:

@@ -1,4 +1,4 @@
-"""Buffers and shared memory. They report unwritten reads, accesses out of bounds and races, and return noise for these."""
+"""Buffers and shared memory. Reads of unwritten words, accesses out of bounds, and races are reported, and read noise."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Buffer:
 class Memory:
     """A buffer as a dispatch sees it, or one shared variable of all workgroups.
 
-    dtype: uint32 or uint16, the type of a unit. units: the size of one workgroup's shared memory; 0 for a buffer. accesses:
-    None if not watched. is_flags: loads and stores count as relaxed atomics. may_store: the plan declares that the dispatch
-    writes the buffer. weak: when others see stores; None: at once.
+    dtype: uint32 or uint16, the type of a unit (an element of this memory). units: how many one workgroup's shared memory has;
+    0 for a buffer. accesses: None if not watched for races. is_flags: loads and stores count as relaxed atomics. may_store: the
+    plan declares that the dispatch writes the buffer. weak: decides when others see a store; None: at once.
     """
 
     name: str
@@ -99,7 +99,7 @@ class Memory:
             self.written[at + n] = self.whole
 
     def atomic(self, wave: Invocations, name: str, offset: Any, value: Any, mask: Mask, place: int) -> Any:
-        """Execute an atomic. Only a load returns its value, as kernels ignore the other results."""
+        """Execute an atomic. Returns a value for a load only, as kernels ignore what other atomics return."""
         at, _ = self._places(wave, offset, 1, mask, place)
         lanes = active(mask, wave.lanes)
         if self.accesses:
@@ -118,7 +118,7 @@ class Memory:
 
     def _watch(self, wave: Invocations, at: np.ndarray, count: int, mask: Mask, place: int, writes: bool = False, atomic: bool = False
                ) -> np.ndarray | None:
-        """Check an access. Returns the lanes whose loads are undefined, because of a race or an unwritten unit."""
+        """Check an access for races and unwritten units. Returns the lanes whose loads are therefore undefined."""
         assert self.accesses
         lanes = active(mask, wave.lanes)
         units = at[lanes] if mask is not None else at

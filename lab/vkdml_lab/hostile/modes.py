@@ -1,4 +1,4 @@
-"""The modes of the hostile device. Each draws a behaviour and checks what must hold on it."""
+"""The modes of the hostile device. Each draws a behaviour of the device (machine.py), and checks what must hold on it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FAR = 1_000_003  # distance between the seeds that are tried one after the othe
 
 @dataclass
 class Result:
-    """The result of a run. kernels: those that ran. wrong: the failures. note: an allowed outcome that the report counts."""
+    """The result of running a task. kernels: names of those that ran. wrong: failures. note: an allowed outcome to count."""
 
     kernels: set[str]
     wrong: list[str] = field(default_factory=list)
@@ -48,7 +48,7 @@ def run(task: Task, behaviour: Behaviour, edits: Edits) -> tuple[Device, Outcome
 
 
 def same_bits(task: Task, behaviour: Behaviour, edits: Edits) -> Result:
-    """Run a task. Results must be right, complete, without reports, and bit-identical to those of a well-behaved device."""
+    """Run a task. Outputs must be right and complete, with the bits of a well-behaved device. Nothing may be reported."""
     device, outcome = run(task, behaviour, edits)
     kind = run(task, Behaviour(seed=behaviour.seed + 1), edits)[1]
     wrong = [task.wrong(outcome.outputs)]
@@ -71,12 +71,12 @@ def _wave(draw: random.Random, task: Task) -> int:
 
 
 def watched(seed: int, task: Task, edits: Edits) -> Result:
-    """Look for races, accesses out of bounds, unwritten reads and divergent barriers, in waves of any size."""
+    """Watch memory for races, accesses out of bounds and unwritten reads, and barriers for divergence, in waves of any size."""
     return same_bits(task, Behaviour(seed, watches=True, wave=_wave(random.Random(seed), task)), edits)
 
 
 def weak(seed: int, task: Task, edits: Edits) -> Result:
-    """Let memory be weak where workgroups wait for each other. Some waves are slow, or too few workgroups run at once."""
+    """Make memory weak (weak.py) where workgroups wait for each other. Some waves are slow, or too few run at once."""
     draw = random.Random(seed)
     few = draw.random() < 0.2
     return same_bits(task, Behaviour(seed, weak=True, wave=_wave(draw, task), resident=int(few),
@@ -84,7 +84,7 @@ def weak(seed: int, task: Task, edits: Edits) -> Result:
 
 
 def drawn(seed: int, scale: float = 1.0) -> Arithmetic:
-    """Draw an arithmetic that Vulkan allows. scale: multiplies the errors of functions."""
+    """Draw an arithmetic that Vulkan allows. scale: multiplies the allowed errors of functions."""
     draw = random.Random(seed)
     return Arithmetic(seed, draw.choice((arithmetic.NEAREST, arithmetic.ZERO, arithmetic.EITHER)),
                    draw.choice((arithmetic.NONE, arithmetic.HIGH, arithmetic.LOW, arithmetic.EXTREME, arithmetic.RANDOM)),
@@ -92,7 +92,7 @@ def drawn(seed: int, scale: float = 1.0) -> Arithmetic:
 
 
 def inexact(seed: int, task: Task, edits: Edits, scale: float = 1.0) -> Result:
-    """Use inexact arithmetic. Results must be within checked calls' bound. float64 runs only if the device passes its test."""
+    """Use inexact arithmetic. Results must be within Device(verify=...)'s bounds. float64 needs a device that passes a test."""
     if task.problem.element.pairs and not passes_float64(drawn(seed, scale), edits):
         return Result(set(), note="refused float64")
     device, outcome = run(task, Behaviour(seed, arithmetic=drawn(seed, scale)), edits)
@@ -100,7 +100,7 @@ def inexact(seed: int, task: Task, edits: Edits, scale: float = 1.0) -> Result:
 
 
 def _lost_nan(seed: int, task: Task, edits: Edits) -> str:
-    """Return which outputs lose NaN if an input is NaN and the device assumes that no number is, or ""."""
+    """Return which outputs are not NaN although an input is, on a device that assumes that there is no NaN; "" if none."""
     if isinstance(task.problem, MovedProblem) or not drawn(seed).folds:
         return ""
     of_nan = task.of_nan(seed)
@@ -128,7 +128,7 @@ def passes_float64(device: Arithmetic, edits: Edits) -> bool:
 
 @dataclass(frozen=True)
 class Mode:
-    """A mode. run: runs a task, with a seed for the behaviour. draws: functions from a seed to a task; one is chosen."""
+    """A mode. run: runs a task on a behaviour drawn from a seed. draws: functions that draw a task from a seed."""
 
     run: Callable[[int, Task, Edits], Result]
     draws: tuple[Callable[[int], Task], ...]

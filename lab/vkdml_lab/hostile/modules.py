@@ -1,4 +1,4 @@
-"""A kernel's SPIR-V as Python objects. Only what glslang makes of shaders/ is known."""
+"""Parses a kernel's SPIR-V into Python objects. Knows only what glslang, the compiler, makes of shaders/."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Type:
 
     @property
     def words(self) -> int:
-        """The size in words of shared memory."""
+        """The size in words that a value takes in shared memory."""
         if self.kind == "struct":
             return sum(member.words for member in self.members)
         return self.count * self.element.words if self.element else 1
@@ -112,8 +112,8 @@ class Function:
 
 
 class Module:
-    """A parsed kernel. names, decorations: by id, or by a struct's id and a member's number. constants: type and value.
-    variables: type and storage class. initial: a variable's initializer.
+    """A parsed kernel. names, decorations: by id; those of a struct's member by the struct's id and the member's number.
+    constants: pairs of type and value. variables: pairs of type and storage class. initial: a variable's initializer.
     """
 
     def __init__(self, spirv: bytes) -> None:

@@ -18,7 +18,7 @@ WORKGROUP_SCOPE = 2
 
 
 class Order:
-    """The clocks of all invocations of a dispatch. Each knows only the invocations of its own workgroup."""
+    """The vector clocks of all invocations of a dispatch. Each clock has entries only for the invocation's own workgroup."""
 
     def __init__(self, workgroups: int, size: int) -> None:
         self.size = size
@@ -26,12 +26,12 @@ class Order:
         self.clocks = {kind: np.zeros((workgroups * size, size), np.int32) for kind in (SHARED, BUFFERS)}
 
     def is_before(self, kind: int, then: np.ndarray, epoch: np.ndarray, now: np.ndarray) -> np.ndarray:
-        """Whether accesses by the invocations `then`, in the given epochs, happen before accesses by the invocations `now`."""
+        """Whether accesses by invocations `then`, in these epochs, happen before accesses by invocations `now`."""
         seen = (self.clocks[kind][now, then % self.size] >= epoch) & (then // self.size == now // self.size)
         return seen | (then == now)
 
     def barrier(self, workgroups: np.ndarray, semantics: int) -> None:
-        """Join the clocks of each workgroup's invocations, which all have reached a barrier."""
+        """Let a barrier, which all invocations of these workgroups have reached, join the clocks of each workgroup."""
         invocations = (workgroups[:, None] * self.size + np.arange(self.size)).ravel()
         shape = len(workgroups), self.size, -1
         for kind, clock in self.clocks.items():
@@ -43,8 +43,8 @@ class Order:
 
 
 class Accesses:
-    """The last accesses to each unit of a memory: its last writer, its last reader, and another reader that did not happen
-    before that one. A race with an earlier reader may be missed; each reported race is real.
+    """The last accesses to each unit (element) of a memory: its last writer, its last reader, and another reader that is not
+    ordered before the last one. A race with an earlier reader may be missed; each reported race is real.
     """
 
     def __init__(self, order: Order, kind: int, units: int) -> None:
@@ -53,7 +53,7 @@ class Accesses:
 
     def conflicts(self, at: np.ndarray, invocations: np.ndarray, place: int, writes: bool, atomic: bool
                   ) -> tuple[np.ndarray, int, str]:
-        """Return which lanes race with earlier accesses or each other, the place of one such access, and the kind of race."""
+        """Return which lanes race with earlier accesses or each other, the place in code of one such access, and its kind."""
         racing, other, what = np.zeros(len(at), bool), place, ""
         epoch = self.order.epoch[invocations]
         for role in ("write", "read", "reader") if writes else ("write",):

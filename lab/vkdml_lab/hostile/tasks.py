@@ -40,7 +40,7 @@ DEVICES = {**GPUS, "the smallest": SMALLEST}
 
 @dataclass(frozen=True)
 class Task:
-    """A problem, a plan for it, and the bytes of its inputs."""
+    """A problem (an operator), a plan for it, and its inputs. memory: the inputs' bytes by field."""
 
     name: str
     problem: Problem | PlainProblem
@@ -48,12 +48,12 @@ class Task:
     memory: Mapping[str, np.ndarray]
 
     def wrong(self, outputs: Mapping[str, np.ndarray]) -> str:
-        """Return what is wrong with the results, or "". Differences that rounding explains are right."""
+        """Return what is wrong with the results, or "". Differences that rounding explains are not wrong."""
         results = {field: outputs[field][:self.problem.tensor(field).size_in_bytes] for field in outputs}
         return "; ".join(map(str, differences(self.problem, {**self.memory, **results})))
 
     def of_nan(self, seed: int) -> Task:
-        """Return the same task with one input of only NaN."""
+        """Return the task with NaN in all elements of one input."""
         type_of = {field: self.problem.tensor(field).data_type for field in self.memory}  # of lengths: uint32
         field = random.Random(seed).choice([field for field in type_of if type_of[field] == type_of[self.problem.inputs[0]]])
         dtype = DTYPES[self.problem.input_element.name]
@@ -72,7 +72,7 @@ class Task:
 
 
 def recurrent(seed: int, schedules: tuple[Schedule, ...] = SCHEDULES) -> Task:
-    """Draw a recurrent problem, options and a device, and choose one of the tilings."""
+    """Draw a recurrent problem, options, a device, and a tiling (the sizes of a plan) out of those possible."""
     draw = random.Random(f"task {seed}")
     # A quarter of the problems has more units, so that several invocations share a column
     case = draw.choice(list(CASES.values())) if draw.random() < 0.25 else random_case(seed)
@@ -81,7 +81,7 @@ def recurrent(seed: int, schedules: tuple[Schedule, ...] = SCHEDULES) -> Task:
 
 
 def training(seed: int, schedules: tuple[Schedule, ...] = SCHEDULES) -> Task:
-    """Draw a problem of one of the cells for training, options and a device, and choose one of the tilings."""
+    """Draw a training problem, options, a device, and a tiling out of those possible."""
     draw = random.Random(f"training {seed}")
     cell = draw.choice([cell for cell in ALL_CELLS if cell.desc is None])
     sizes = {"T": draw.randint(1, 8), "B": draw.randint(1, 9), "I": draw.randint(1, 20), "H": draw.choice((1, 3, 8, 17, 40, 100)),
@@ -93,7 +93,7 @@ def training(seed: int, schedules: tuple[Schedule, ...] = SCHEDULES) -> Task:
 
 
 def _planned(problem: Problem, memory: Mapping[str, np.ndarray], draw: random.Random, schedules: tuple[Schedule, ...]) -> Task:
-    """Draw options and a device for a problem, and choose one of the tilings."""
+    """Draw options and a device for a problem, and a tiling (the sizes of a plan) out of those possible."""
     name = draw.choice(list(DEVICES))
     info = replace(DEVICES[name], storage_16bit=draw.random() < 0.5)
     for schedule in (draw.choice(schedules), *draw.sample(SCHEDULES, len(SCHEDULES))):
@@ -129,7 +129,7 @@ def _memory(case: Case) -> dict[str, np.ndarray]:
 
 
 def plain(seed: int) -> Task:
-    """Draw one of the self-test's problems without a time loop. If the problem has an activation, draw that, too."""
+    """Draw a problem without a time loop, of those in the self-test. If it has an activation, draw that, too."""
     draw = random.Random(seed)
     kind = draw.choice(list(PLAIN_PROBLEMS))
     element = draw.choice(types_of(kind))

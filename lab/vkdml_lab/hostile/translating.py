@@ -18,14 +18,14 @@ from vkdml_lab.hostile.modules import Function, Instruction, Module, Op, Storage
 
 @dataclass(frozen=True)
 class Translation:
-    """A translated kernel. start: makes an iterator that runs a wave from wait to wait. places: places in the code."""
+    """A translated kernel. start: makes an iterator that runs a wave until it waits. places: texts of places in the code."""
 
     start: Callable[[Any], Any]
     places: list[str]
 
 
 def translate(module: Module, waits: bool) -> Translation:
-    """Translate a module. waits: whether other waves may run at each access to memory that they share with this wave."""
+    """Translate a module. waits: whether other waves may run at each access to memory that waves share."""
     writer = Writer(module, waits)
     for id_, function in module.functions.items():
         FunctionWriter(writer, id_, function).write()

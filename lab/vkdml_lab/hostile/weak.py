@@ -34,15 +34,15 @@ class Clock:
             self.acquired[invocations] = self.now
 
     def release(self, invocations: np.ndarray | None = None) -> None:
-        """Let pending stores arrive in memory: those of these invocations, or of all if None."""
+        """Let pending stores arrive in memory: those of these invocations, or all if None."""
         for memory in self.memories:
             owners = memory.queue // memory.units
             memory.arrive(owners >= 0 if invocations is None else np.isin(owners, invocations))
 
 
 class WeakMemory:
-    """A buffer's words. before, changed: a word's previous value, and when it changed. By invocation and word: seen (since when
-    it knows the present value), stored (its pending stores), kept (a loaded value that later loads may use again).
+    """A buffer's words. before, changed: a word's previous value, and the time when it changed. For each invocation and word:
+    seen (since when it has known the present value), stored (its pending store), kept (a loaded value that it may use again).
     """
 
     def __init__(self, data: np.ndarray, clock: Clock) -> None:
@@ -66,7 +66,7 @@ class WeakMemory:
         self.before[at], self.changed[at] = self.data[at], self.clock.now
 
     def load(self, wave: Invocations, at: np.ndarray, count: int, mask: Mask, looks_anew: bool) -> list[np.ndarray]:
-        """Return what lanes of the mask load. Other lanes' values are undefined."""
+        """Return what lanes of the mask load. looks_anew: use no value of an earlier load. Other lanes' are undefined."""
         lanes = active(mask, wave.lanes)
         found = [np.zeros(wave.lanes, np.uint32) for _ in range(count)]
         for n in range(count):
@@ -92,7 +92,7 @@ class WeakMemory:
             self.queue = np.concatenate([self.queue, places])
 
     def before_atomic(self, wave: Invocations, at: np.ndarray, lanes: np.ndarray, writes: bool) -> None:
-        """Let the invocation's own stores to a word arrive before an atomic, which works on the common memory."""
+        """Let the invocation's own pending stores to a word arrive in the common memory, on which an atomic works."""
         self.arrive(np.isin(self.queue, wave.invocations[lanes] * self.units + at))
         if writes:
             self._change(at)

@@ -1,4 +1,4 @@
-"""Emulates an AMD GPU beneath Mesa's driver: it executes the machine code of each submission (README.md).
+"""Emulates an AMD GPU beneath Mesa's driver: it executes the machine code of each submission, and reports faults (README.md).
 
 native/interpose.c maps the GPU's addresses to buffers and queues submissions; a thread reads their packets (native/packets.c).
 native/syncs.c implements the kernel objects of fences and semaphores. New code goes over a socket to `vkdml radeon`

@@ -47,7 +47,7 @@ class Refused(ValueError):  # noqa: N818
 
 
 def program(lines: Iterable[tuple[int, str]]) -> list[Instruction]:
-    """Decode lines, which are pairs (address, text). A pair of instructions in one ("VOPD") becomes two; the first has DUAL."""
+    """Decode lines, which are pairs (address, text). An instruction of two parts ("VOPD") becomes two; the first has DUAL."""
     made, places = list[Instruction](), dict[int, int]()
     for pc, text in lines:
         places[pc] = len(made)
@@ -63,7 +63,7 @@ def program(lines: Iterable[tuple[int, str]]) -> list[Instruction]:
 
 
 def instruction(text: str, pc: int = 0) -> Instruction:
-    """Decode one instruction. `program` adds a branch's target."""
+    """Decode one instruction at the address `pc`. `program` adds the target of a branch."""
     full, _, rest = re.sub(r"/\*.*?\*/", "", text).strip().partition(" ")
     *parts, tail = rest.split(", ")
     last, *words = tail.strip().split(" ")  # modifiers follow the operands, such as `offset:16 glc`
@@ -90,7 +90,7 @@ def instruction(text: str, pc: int = 0) -> Instruction:
 
 
 def operand(text: str, is_half: bool = False) -> Operand:
-    """Decode an operand. is_half: a constant with a decimal point is a float16."""
+    """Decode an operand. is_half: if it is a constant with a decimal point, it is a float16."""
     modifiers = 0
     for pattern, sign in _SIGNS:
         if found := pattern.fullmatch(text):

@@ -1,4 +1,4 @@
-"""Controls the emulator in this process, which runs under `vkdml radeon`: settings, programs with counts, and findings."""
+"""Controls the emulator from inside a process that runs under `vkdml radeon`: settings, decoded programs, and faults found."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _library() -> ctypes.CDLL:
 
 
 def change(**settings: int) -> None:
-    """Change settings of the GPU (structures.SETTINGS)."""
+    """Change settings of the emulated GPU. Their names are in structures.SETTINGS."""
     for name, value in settings.items():
         _library().radeon_set(list(SETTINGS).index(name), ctypes.c_long(value))
 

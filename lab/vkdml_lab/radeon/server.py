@@ -1,4 +1,4 @@
-"""The server that decodes programs for the processes that use the GPU, and collects their reports."""
+"""The server of `vkdml radeon`. It decodes programs for the processes that use the emulated GPU, and collects their faults."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ _MODULES = b"".join(Path(str(module.__file__)).read_bytes() for module in (decod
 
 
 class Server(socketserver.ThreadingUnixStreamServer):
-    """Serves in threads until the process ends. name: of an abstract socket, which leaves no file. libraries: folder of LLVM's
-    library. programs: folder that caches decoded programs.
-    """
+    """Serves in threads until the process ends. name: of an abstract socket. libraries: LLVM's folder. programs: a cache."""
 
     daemon_threads = True
 
@@ -37,7 +35,7 @@ class Server(socketserver.ThreadingUnixStreamServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def decode(self, code: bytes, wave: int) -> bytes:
-        """Decode a program and pack the answer. Records a finding if it is refused; then the answer has no instructions."""
+        """Decode a program and pack the answer. An unknown instruction is recorded as a finding, and the answer is empty."""
         path = self.programs / hashlib.sha256(b"".join([code, _MODULES, f"{self.chip} {wave}".encode()])).hexdigest()
         lines, packed, registers = list[tuple[int, str]](), b"", 0
         try:
@@ -65,11 +63,11 @@ class Server(socketserver.ThreadingUnixStreamServer):
             self.findings[list(FINDINGS)[found.kind], where] += found.count
 
     def is_clean(self) -> bool:
-        """Whether there are no findings but those in NOTED, which are not faults."""
+        """Whether nothing was found, except for the kinds in NOTED, which are no faults."""
         return all(kind in NOTED for kind, _ in self.findings)
 
     def summary(self) -> str:
-        """Return a text with the total counts, and with each finding and the places where it occurred."""
+        """Return a text with the totals, and with each kind of finding and the places in programs where it occurred."""
         n = self.totals
         said = [f"radeon: {n['dispatches']:,} dispatches of {len(self.lines)} programs, "
                 f"{n['executed']:,} instructions of waves in {n['nanoseconds'] / 1e9:.1f} s"]

@@ -60,8 +60,8 @@ class Operand(ctypes.Structure):
 
 
 class Instruction(ctypes.Structure):
-    """An instruction. op: its number in the table. size: bytes of an element in memory. immediate: an offset, or the numbers of
-    loads, accesses to shared memory, stores and scalar loads that may be pending. target: index of a branch's target. pc:
+    """An instruction. op: its number in the table. size: bytes of an element in memory. immediate: an offset or, in a wait, how
+    many loads, accesses to shared memory, stores and scalar loads may stay pending. target: index of a branch's target. pc:
     address in the program. runs: how often it has run.
     """
 
@@ -70,8 +70,8 @@ class Instruction(ctypes.Structure):
 
 
 class Program(ctypes.Structure):
-    """A decoded program. va: address of the code. registers: number of vector registers. next: the program decoded before. Its
-    instructions may be changed while the emulator is idle.
+    """A decoded program. va: address of its code. registers: number of vector registers. next: the program decoded before it.
+    Python may change its instructions while the emulator is idle.
     """
 
     _fields_ = [("next", c_void_p), ("va", c_uint64),
@@ -80,13 +80,13 @@ class Program(ctypes.Structure):
 
 
 class Found(ctypes.Structure):
-    """A finding. kind: its number in FINDINGS. pc: where. count: how often. detail: an address or a register."""
+    """A finding, such as a race. kind: number in FINDINGS. pc: where in code. count: how often. detail: address or register."""
 
     _fields_ = [("kind", c_uint32), ("pc", c_int32), ("count", c_uint64), ("detail", c_uint64)]
 
 
 class Report(ctypes.Structure):
-    """The report of a dispatch. program: the server's number of it. kinds: bits of the kinds of findings."""
+    """The report of a dispatch. program: its number at the server. kinds: a bit for each kind of finding."""
 
     _fields_ = [("program", c_uint32), ("found_count", c_uint32), ("kinds", c_uint64), ("executed", c_uint64),
                 ("nanoseconds", c_uint64), ("found", Found * MOST_FOUND)]
