@@ -1,4 +1,4 @@
-"""Reads facts about a device that DeviceInfo lacks, for reports. vkdml decides nothing by them."""
+"""Reads facts about a device for reports, beyond those in DeviceInfo. vkdml itself does not use them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class CooperativeMatrixFeatures(structures.Chained):
 
 
 class CooperativeMatrixProperties(Structure):
-    """One matrix size, with its element types, that the device's cooperative matrices multiply."""
+    """A size of matrices, with element types, that the device's cooperative-matrix instructions multiply."""
 
     TYPE = 1000506001
     _fields_ = [("sType", c_uint32), ("pNext", c_void_p), *[(name, c_uint32) for name in (
@@ -120,7 +120,7 @@ def _names(flags: int, names: tuple[str, ...]) -> list[str]:
 
 
 def _cooperative_matrices(vk: ctypes.CDLL, instance: c_void_p, handle: c_void_p) -> list[dict[str, Any]]:
-    """Return one row for each matrix size that the device multiplies, with the types of A, B, C and the result."""
+    """Return one row for each size of matrices that the device multiplies, with the types of A, B, C and the result."""
     vk.vkGetInstanceProcAddr.restype = c_void_p
     address = vk.vkGetInstanceProcAddr(instance, c_char_p(b"vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"))
     if not address:

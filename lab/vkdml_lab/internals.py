@@ -63,7 +63,7 @@ def as_in_a_new_process() -> None:
 
 
 def plans_of_first_call(problem: Problem, info: DeviceInfo) -> dict[str, list[Plan]]:
-    """List the plans that a first call compiles on an unknown GPU, by their purpose."""
+    """Return the plans that a first call compiles on an unknown GPU, by purpose, such as tuning."""
     target = Target(problem, info)
     timed = likely(target)
     tested = {str(sync.facts): sync for tiling in timed if tiling.loop.schedule == PERSISTENT for sync in [GridSync.of(tiling)]}
@@ -73,17 +73,17 @@ def plans_of_first_call(problem: Problem, info: DeviceInfo) -> dict[str, list[Pl
 
 
 def without_barriers() -> AbstractContextManager[object]:
-    """Record no barriers in this context, to show that the validation layer would report what is missing."""
+    """Record no barriers in this context. The validation layer must report that."""
     return patch.object(devices.Submission, "barrier")
 
 
 def with_timeout(seconds: float) -> AbstractContextManager[object]:
-    """Treat devices that are opened in this context as lost if a submission takes this many seconds."""
+    """Open devices in this context that count as lost if a submission takes this many seconds."""
     return patch.object(driver, "TIMEOUT", seconds)
 
 
 def without_float64_check() -> AbstractContextManager[object]:
-    """Let devices that fail the self-test of float64 compute in float64 in this context."""
+    """Allow float64 in this context on devices that fail its self-test."""
     return patch.object(self_test, "check_float64")
 
 
@@ -94,5 +94,5 @@ def with_kernel(name: str, spirv: bytes) -> AbstractContextManager[object]:
 
 
 def tensors_through_the_host(is_wanted: bool) -> AbstractContextManager[object]:
-    """Copy a GPU's tensors through the host in this context, in twins that have not run yet."""
+    """Copy tensors of twins (converted PyTorch modules) through the host in this context, if wanted, unless they ran before."""
     return patch.dict("vkdml.faces.torch.transfers.APIS", {}, clear=is_wanted)

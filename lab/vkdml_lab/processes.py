@@ -1,4 +1,4 @@
-"""Child processes that may crash or hang. They run to their end or answer through a pipe; their children are killed, too."""
+"""Child processes that may crash or hang. They run to their end or answer through a pipe. Their own children are killed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class WorkerError(Exception):
 
 
 class Child:
-    """A command in its own session, so that killing it also kills its children. output: a file; None: a temporary one."""
+    """A command in its own session, so that its children can be killed with it. output: its file; None: a temporary one."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: Path, output: Path | None = None,
                  descriptors: Sequence[int] = ()) -> None:
@@ -87,7 +87,7 @@ def supervise(command: Sequence[str], environment: Mapping[str, str], folder: Pa
     """Run a command in a folder until it ends. Kill the children that it leaves.
 
     The command counts as hung, and is killed, after `seconds`, or if the file `grows` has not grown for `silence` seconds.
-    seen: called once a second. output: the file for what the command prints.
+    seen: is called once a second. output: the file for what the command prints.
     """
     child = Child(command, environment, folder, output)
     try:
@@ -116,8 +116,7 @@ def _watched(child: Child, seconds: float, grows: Path | None, silence: float, s
 class Worker:
     """A Python module in a child process that answers questions through a pipe. Its last argument is the pipe's descriptor.
 
-    patience: seconds to wait for an answer before the process counts as hung. rests: stop the process (SIGSTOP) between
-    questions, as threads of some libraries keep spinning after a call.
+    patience: seconds without an answer after which it counts as hung. rests: it is stopped (SIGSTOP) between questions.
     """
 
     def __init__(self, module: str, arguments: Sequence[str], environment: Mapping[str, str], folder: Path, patience: float,

@@ -1,4 +1,4 @@
-"""Reports as Markdown for people and JSON for programs. They are written again after each step."""
+"""Writes reports, as Markdown for people and JSON for programs. They are written again after each step."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def document(*parts: str) -> str:
 
 
 def table(rows: Iterable[Row], formats: Mapping[str, str] = {}, columns: Mapping[str, str] | None = None) -> str:
-    """Return a Markdown table, or "" without rows. formats: number formats by key. columns: keys by heading; default: all."""
+    """Return a Markdown table, or "" without rows. formats: number formats by key. columns: keys by heading; None: all keys."""
     listed = list(rows)
     columns = {key: key for row in listed for key in row} if columns is None else columns
     cells = [[cell(row.get(key), formats.get(key)) for key in columns.values()] for row in listed]
@@ -66,6 +66,6 @@ def cell(value: Any, form: str | None = None) -> str:
 
 
 def bullets(title: str, sentences: Sequence[str], most: int | None = None) -> str:
-    """Return a titled list, or "" without sentences. most: show only this many, and the number of the others."""
+    """Return a list with a title, or "" without sentences. most: show only so many, and say how many more there are."""
     shown = [*sentences[:most], *[f"and {len(sentences) - (most or 0)} more"] * (most is not None and len(sentences) > most)]
     return "\n".join([title, "", *(f"- {sentence}" for sentence in shown)]) if shown else ""

@@ -85,8 +85,8 @@ PROJECTION = [f"lab/vkdml_lab/suite/test_gpu_projection.py::test_{test}" for tes
 
 @dataclass(frozen=True)
 class Looked:
-    """A kind of fault that GPU-assisted validation looks for. message: text that its reports contain. mistake: the arguments of
-    MISTAKE that plant such a fault in a kernel.
+    """A kind of fault that GPU-assisted validation finds. message: text of its reports. settings: the layer's. mistake: the
+    arguments of MISTAKE, which plants such a fault in a kernel.
     """
 
     name: str
@@ -145,7 +145,7 @@ def synchronization(tests: Sequence[str]) -> int:
 
 
 def gpu_assisted(looked: Looked) -> int:
-    """Run the self-test and the GPU kernels, on buffers of exactly their sizes, under this validation. Returns an exit code."""
+    """Run the self-test and tests of GPU kernels under this validation, with buffers of exact sizes. Returns an exit code."""
     _, control = messages(layers(), [sys.executable, "-c", MISTAKE, *looked.mistake], settings=looked.settings)
     if looked.message not in control:
         print(f"validate: the layer does not see {looked.name} that are there, so it has not looked for any: it is too old, or "

@@ -1,7 +1,7 @@
-"""A GPU that is not there, as PyTorch's device "fake": to test what is done with tensors of a GPU where there is none.
+"""An imitation of a GPU as PyTorch's device "fake", to test on any machine how vkdml uses tensors of a GPU.
 
 The host cannot touch its memory: a tensor's address has no access, and its bytes are in a second mapping. Each stream is a
-thread that works late, in order. Freed memory becomes NaN. So work in a wrong order gives wrong numbers. PyTorch's other
+thread that works late, in order. Freed memory becomes NaN. So work in a wrong order gives wrong numbers. PyTorch's own
 operators run on the host once the stream is idle. The device stays registered for the rest of the process.
 """
 
@@ -48,7 +48,7 @@ _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 
 
 class Memory:
-    """Memory of the device. address: the one that tensors have, which the host cannot access. bytes: the contents."""
+    """Memory of the device. address: what tensors have as their address; the host cannot access it. bytes: the contents."""
 
     def __init__(self, size: int, file: int | None = None, offset: int = 0) -> None:
         """Map memory. file: descriptor of the file that holds it, from an offset on; None: a new file."""
@@ -85,7 +85,7 @@ _addresses: list[int] = []
 
 
 class Event:
-    """A point in a stream's work."""
+    """A point in a stream's work, which can be waited for."""
 
     def __init__(self) -> None:
         self._done = threading.Event()
@@ -93,7 +93,7 @@ class Event:
 
 
 class Stream:
-    """Work that a thread does late, in order."""
+    """A queue of work. A thread does it in order, and late, so that missing synchronization shows."""
 
     def __init__(self, number: int | None = None) -> None:
         self.number = next(_numbers) if number is None else number
@@ -135,13 +135,13 @@ _default = cache(lambda: Stream(0))
 
 
 def current(_: object = None) -> Stream:
-    """Return the stream that this thread's work goes to."""
+    """Return the stream that work of this thread goes to."""
     return getattr(_of_thread, "stream", None) or _default()
 
 
 @contextmanager
 def stream(one: Stream) -> Iterator[None]:
-    """Let this thread's work go to a stream."""
+    """Let work of this thread go to the stream `one` in this context."""
     before, _of_thread.stream = current(), one
     try:
         yield
@@ -191,7 +191,7 @@ def _as_strided(self: Tensor, size: Sequence[int], stride: Sequence[int], offset
 
 
 def _set(self: Tensor, storage: Any, offset: int, size: Sequence[int], stride: Sequence[int]) -> Tensor:
-    """Make a tensor a view of a storage, with the function that PyTorch uses for CPU tensors."""
+    """Make a tensor a view of a storage, by calling PyTorch's function for CPU tensors."""
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
     return torch.ops.aten.set_.source_Storage_storage_offset.redispatch(keys, self, storage, offset, size, stride)
 
@@ -205,7 +205,7 @@ def _sized(tensor: Tensor) -> tuple[Sequence[int], Sequence[int]]:
 
 
 def find(address: int) -> Memory:
-    """Return the memory that an address lies in."""
+    """Return the memory of the device that contains an address."""
     with _lock:
         memory = _memories[_addresses[bisect_right(_addresses, address) - 1]]
     if not 0 <= address - memory.address < memory.size:
@@ -264,7 +264,7 @@ def _on_host(operator: Any, *arguments: Any, **named: Any) -> Any:
 
 
 def idle() -> None:
-    """Wait for this thread's stream."""
+    """Wait until this thread's stream has no work."""
     current().synchronize()
 
 

@@ -1,1 +1,1 @@
-"""Driver failures: a Vulkan layer that makes chosen calls fail, and a process that tries them one after the other."""
+"""Failures of drivers: a Vulkan layer that makes chosen calls fail, and a process that tries such faults one by one."""

@@ -1,4 +1,4 @@
-"""Builds the layer of layer.c, and controls it in a process that was started with it."""
+"""Builds the layer of layer.c, which makes Vulkan calls fail, and controls it in a process that was started with it."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class Layer:
         self._library.faults_submitted.restype = ctypes.c_uint64
 
     def arm(self, fault: Fault) -> None:
-        """Make a call fail from now on (NONE: no call), and count calls from 0 again."""
+        """Choose the call that fails from now on (NONE: no call), and count all calls from 0 again."""
         self._library.faults_arm(fault.function.encode(), fault.call, fault.result, fault.repeats)
 
     @property
     def fired(self) -> int:
-        """Number of calls that were made to fail."""
+        """How many calls were made to fail since the layer was armed."""
         return int(self._library.faults_fired())
 
     @property

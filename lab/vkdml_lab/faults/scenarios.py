@@ -1,4 +1,4 @@
-"""What runs while Vulkan calls fail. Each scenario is a function that makes an object and returns a function that runs it."""
+"""What runs while Vulkan calls fail. A scenario is a function that makes an object, and returns a function that runs it."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def _function(name: str, schedule: Schedule) -> Callable[[], Run]:
 
 
 def _discrete(run: Run) -> Run:
-    """Make the device copy uploads and readbacks, as a discrete GPU does. Return `run`."""
+    """Make the device copy its inputs and outputs, as a discrete GPU does. Returns `run`."""
     vkdml.Device().gpu.host_memory = False
     return run
 
 
 def _long() -> list[np.ndarray]:
-    """Run an RNN that is long enough for two overlapping chunks of steps."""
+    """Run an RNN with so many steps that they are split into two submissions, which overlap."""
     return list(vkdml.rnn(_random(4, 2**14, _I), *_arrays(1)[1:]))
 
 
@@ -52,7 +52,7 @@ def _layer() -> Run:
 
 
 def _stream() -> Run:
-    """A stream that is reset and stepped through x in each run."""
+    """Make a stream (a layer that keeps its state). Returns a function that resets it and steps through x."""
     x, *weights = _arrays(4)
     stream = vkdml.LSTM(*weights).stream(_B)
 
@@ -73,7 +73,7 @@ def _relu(device: vkdml.Device) -> vkdml.Operator:
 
 
 def _recorded(device: vkdml.Device, compiled: vkdml.CompiledOperator | vkdml.CompiledGraph) -> Run:
-    """Run an operator or graph with one input and one output through DirectML's objects."""
+    """Return a function that runs a compiled operator or graph, with one input and one output, through DirectML's objects."""
     x = _random(_B, _H)
     source, target = device.upload(x), device.create_buffer(x.nbytes)
     table, recorder = device.create_binding_table(compiled), device.create_command_recorder()
@@ -94,7 +94,7 @@ def _activation() -> Run:
 
 
 def _graph() -> Run:
-    """A DirectML graph of two operators."""
+    """Compile a DirectML graph of two operators. Returns a function that runs it."""
     device = vkdml.Device()
     return _recorded(device, device.compile_graph(vkdml.DML_GRAPH_DESC(
         InputCount=1, OutputCount=1, Nodes=[vkdml.DML_OPERATOR_GRAPH_NODE_DESC(_relu(device))] * 2,
@@ -103,7 +103,7 @@ def _graph() -> Run:
 
 
 def _life_cycle(is_asynchronous: bool) -> Callable[[], Run]:
-    """Make a scenario of DirectML's objects, with weights that an initializer packs, and single uploads and downloads."""
+    """Make a scenario of DirectML's objects. It packs the weights in an initializer, and uploads and downloads one by one."""
     def make() -> Run:
         x, w, r = _arrays(1)
 
@@ -150,7 +150,7 @@ def _onnx() -> Run:
 
 
 def _torch() -> Run:
-    """A PyTorch module of two layers."""
+    """Convert a PyTorch module of two layers. Returns a function that runs it."""
     import torch  # importing torch takes seconds
 
     import vkdml.torch
@@ -162,7 +162,7 @@ def _torch() -> Run:
 
 
 def _pydirectml() -> Run:
-    """A PyDirectML graph of two operators."""
+    """Compile a PyDirectML graph of two operators. Returns a function that runs it."""
     device, arrays = dml.Device(), [array[None] for array in _arrays(1)]
     builder = dml.GraphBuilder(device)
     inputs = [dml.input_tensor(builder, place, dml.TensorDesc(dml.TensorDataType.FLOAT32, list(array.shape)))

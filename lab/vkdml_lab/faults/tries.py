@@ -1,4 +1,4 @@
-"""Tries faults in a worker process. If one crashes or hangs, it is reported and the next one gets a new process."""
+"""Tries faults (failing Vulkan calls) in a worker process. A crash or hang is reported, and a new process goes on."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _TIMEOUT = 2
 
 
 class Tries:
-    """A worker process with the layer, built into a folder. patience: seconds without an answer before it counts as hung."""
+    """A worker process with the layer, built in a folder. patience: seconds without an answer before it counts as hung."""
 
     def __init__(self, folder: Path, patience: float = 100) -> None:
         self.worker = Worker("vkdml_lab.faults.worker", [str(folder)], {**os.environ, **build(folder)}, ROOT, patience)
 
     def faults(self, scenario: str) -> list[list[Fault]]:
-        """Return all faults to try: each call that a scenario makes, with each result."""
+        """Return all faults to try: each call that a scenario makes fails with each result that its function can return."""
         counts: Mapping[str, int] = self.ask("counts", scenario)
         faults = []
         for function, count in counts.items():

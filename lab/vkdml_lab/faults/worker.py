@@ -1,4 +1,4 @@
-"""The process that tries faults: python -m vkdml_lab.faults.worker FOLDER FILE_DESCRIPTOR
+"""The process that tries faults (failing Vulkan calls): python -m vkdml_lab.faults.worker FOLDER FILE_DESCRIPTOR
 
 It answers commands (methods of FaultWorker) that come through a pipe.
 """
@@ -38,7 +38,7 @@ class FaultWorker:
         self._expected: dict[str, list[np.ndarray]] = {}
 
     def counts(self, name: str) -> dict[str, int]:
-        """Run a scenario twice, as in a new process, without faults. Returns the number of calls of each function."""
+        """Run a scenario twice without faults, as if in a new process. Returns the number of calls of each Vulkan function."""
         as_in_a_new_process()
         self._layer.arm(NONE)
         run = SCENARIOS[name]()
@@ -47,8 +47,8 @@ class FaultWorker:
         return self._layer.counts()
 
     def attempt(self, name: str, fault: Fault) -> str:
-        """Run a scenario twice, as in a new process, while a call fails. Returns the DriverError's text, RIGHT if the failure
-        changed nothing, or NOT_REACHED. Raises WrongError.
+        """Run a scenario twice with a fault, as if in a new process. Returns the DriverError's text, RIGHT if the results are
+        right nevertheless, or NOT_REACHED if no call failed. Raises WrongError.
         """
         if name not in self._expected:
             self.counts(name)
@@ -77,7 +77,7 @@ class FaultWorker:
                 raise WrongError(f"other numbers, by {np.abs(expected - array).max()}")
 
     def _check_afterwards(self, name: str, run: object, raised: Exception | None) -> None:
-        """Check that objects made before the failure still work, unless they hold a device that was lost."""
+        """Run an object again that was made before the failure. Its results must be right, unless its device was lost."""
         assert callable(run)
         try:
             self._check_results(name, run())

@@ -49,7 +49,7 @@ _STEPS = {_T.ACTIVATION_THRESHOLDED_RELU: lambda a, b: (a,), _T.ACTIVATION_SHRIN
 
 @dataclass(frozen=True)
 class Allowed:
-    """Expected outputs and the allowed distance from them, by field. is_certain: False if no bound can be given."""
+    """Expected outputs and the allowed distance from them, by DirectML's field. is_certain: False if no bound can be given."""
 
     expected: Mapping[str, np.ndarray]
     distance: Mapping[str, np.ndarray]
@@ -57,13 +57,13 @@ class Allowed:
 
     @property
     def is_blind(self) -> bool:
-        """Whether a wrong result could pass, because some bound is at least a tenth of the largest number."""
+        """Whether a wrong result could pass, because some bound is at least a tenth of the largest expected number."""
         return any(bool((distance > BLIND * max(np.abs(expected[np.isfinite(expected)]).max(initial=0), 1e-30)).any())
                    for expected, distance in zip(self.expected.values(), self.distance.values()))
 
 
 def allowed(problem: Problem, arrays: Mapping[str, np.ndarray]) -> Allowed:
-    """Compute the bounds for all outputs that the problem has. arrays: the same as for reference.run."""
+    """Compute the bounds for all outputs of the problem. arrays: inputs by field, as for reference.run."""
     expected = reference.run(problem, arrays)
     with np.errstate(all="ignore"):
         found, is_certain = _copies(problem, arrays)
@@ -81,14 +81,14 @@ def _distance(problem: Problem, expected: np.ndarray, copies: np.ndarray, is_cer
 
 
 def rounded(element: ElementType, values: np.ndarray) -> np.ndarray:
-    """Return how far rounding to a type may move computed numbers."""
+    """Return how far these values may move if they are computed and rounded in the type."""
     info = ml_dtypes.finfo(element.name)
     unit = max(2 * _ROUNDING[element.pairs], float(info.eps) / 2 * 1.01)
     return np.abs(values) * unit + max(_SMALLEST[element.pairs], float(info.smallest_subnormal))
 
 
 def check(element: ElementType, results: Mapping[str, np.ndarray], judged: Allowed) -> None:
-    """Compare results, by output, with their bounds. Raises AssertionError if one is farther off."""
+    """Compare results with their bounds, by field. Raises AssertionError if one is farther off."""
     assert set(results) == set(judged.expected)
     largest = float(ml_dtypes.finfo(element.name).max)
     for field, result in results.items():
@@ -106,7 +106,7 @@ def check(element: ElementType, results: Mapping[str, np.ndarray], judged: Allow
 
 
 class _Off:
-    """An activation whose argument and result are off by roundings, in each copy but the first."""
+    """An activation. In each copy but the first, its argument and result are off by a random part of a rounding."""
 
     def __init__(self, fused: ParametrizedActivation, noise: _Noise, smallest: float) -> None:
         self._fused, self._noise, self._smallest = fused, noise, smallest
@@ -134,7 +134,7 @@ class _Noise:
         self._rng = np.random.default_rng(0)
 
     def factor(self, shape: tuple[int, ...], roundings: float = 1.0) -> np.ndarray:
-        """Return random factors near 1, one for each copy along the first dimension. The first copy's are exactly 1."""
+        """Return random factors near 1, one for each copy along the first dimension. Those of the first copy are exactly 1."""
         made = 1 + self._rng.uniform(-roundings * self.rounding, roundings * self.rounding, shape)
         made[0] = 1
         return made

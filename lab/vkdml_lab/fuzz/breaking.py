@@ -21,7 +21,7 @@ Wrong = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Argument:
-    """A value and its kind, the row of WRONG that breaks it. kind: None for an argument that is never broken."""
+    """An argument's value, and its kind: the name of the wrong values for it in the table WRONG. None: it is never broken."""
 
     value: Any
     kind: str | None
@@ -88,7 +88,7 @@ def _transposed(array: np.ndarray) -> np.ndarray:
 
 
 def _of_doubles(array: np.ndarray) -> Any:
-    """Return a list, which numpy would convert to float64. If the array is float64, return another type."""
+    """Return a list that numpy would convert to float64. But if the array is float64, return an array of another type."""
     return array.astype(np.complex64) if array.dtype == np.float64 else array.astype(np.float64).tolist()
 
 
@@ -165,8 +165,7 @@ WRONG: dict[str, list[Wrong]] = {
 
 
 def broken(arguments: Mapping[str, Argument], breaks: tuple[tuple[int, int], ...]) -> tuple[dict[str, Any], set[str]]:
-    """Return all values, some made wrong, and the names of these. breaks: pairs of numbers: which argument, which wrong value.
-    """
+    """Return all values, some made wrong, and the wrong ones' names. breaks: pairs (which argument, which wrong value)."""
     values, wrong_ones = {name: argument.value for name, argument in arguments.items()}, set()
     names = [name for name, argument in arguments.items() if argument.kind]
     for which, how in breaks:

@@ -1,4 +1,4 @@
-"""Calls as plain data: the operator, the face, the numbers, and the broken arguments.
+"""Calls as plain data: the operator, the face (a way to call vkdml), the numbers, and the broken arguments.
 
 A call can be stored as JSON and made again from it; regressions.json keeps calls that failed. Compiling takes a hundred times
 as long as calling, so a run draws its operators from a small palette, and everything else freely.
@@ -33,8 +33,8 @@ SPECIAL = (None, None, None, None, None, np.nan, np.inf, -np.inf)
 
 @dataclass(frozen=True)
 class Operator:
-    """The part of a call that decides what is compiled. activations: the name of each DML_OPERATOR_TYPE, and its parameters.
-    flag: LinearBeforeReset or CoupleInputForget. given: the optional inputs that are present.
+    """What a call compiles. activations: each one's name in DML_OPERATOR_TYPE, and its parameters. flag: LinearBeforeReset or
+    CoupleInputForget. given: the names of the optional inputs that it has.
     """
 
     cell: str
@@ -76,8 +76,8 @@ class Operator:
 
 @dataclass(frozen=True)
 class Call:
-    """One call. layout: ONNX's. growth: a factor of the recurrent weights. special: a NaN or infinity in the input. strided:
-    whether arrays are views with gaps. breaks: pairs (which argument, which wrong value) for `broken`.
+    """One call. layout: ONNX's. growth: multiplies the recurrent weights. special: a NaN or infinity put into the input.
+    strided: whether arrays are views with gaps. breaks: pairs of indices, of an argument and a wrong value for it.
     """
 
     face: str
@@ -104,7 +104,7 @@ class Call:
 
     @cached_property
     def desc(self) -> Any:
-        """The DirectML descriptor of the call, with packed tensors."""
+        """Return the DirectML descriptor of the call. Its tensors have no gaps."""
         operator = self.operator
         cell = operator.row
         left_out = dict.fromkeys(field for field in OPTIONAL if field in cell.inputs and field not in operator.given)
@@ -119,12 +119,12 @@ class Call:
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        """The inputs by field, in DirectML's sizes. Weights do not depend on T and B, so calls share packed weights."""
+        """The inputs by DirectML's field and in its sizes. Weights do not depend on T and B, so calls can share packed ones."""
         return dict(_arrays(self.operator, self.steps, self.batch, self.growth, self.special, self.seed))
 
     @property
     def onnx_arrays(self) -> dict[str, np.ndarray]:
-        """The inputs by field, in ONNX's shapes and layout; strided or contiguous."""
+        """The inputs by DirectML's field, but in ONNX's shapes and layout, with or without gaps."""
         return {field: self._onnx(field, array) for field, array in self.arrays.items()}
 
     def _onnx(self, field: str, array: np.ndarray) -> np.ndarray:
@@ -149,7 +149,7 @@ class Call:
 
 @lru_cache(maxsize=256)
 def _arrays(operator: Operator, steps: int, batch: int, growth: float, special: float | None, seed: int) -> dict[str, np.ndarray]:
-    """Make a call's inputs. They are cached, as a call needs them three times: when it is broken, run and judged."""
+    """Make a call's inputs. They are cached, as they are needed three times: to break the call, to run it, and to judge it."""
     given = [random_arrays(Call("", operator, *sizes).desc, np.random.default_rng(seed), operator.type)
              for sizes in ((steps, batch), (1, 1))]
     arrays = given[0] | {field: array for field, array in given[1].items() if field in WEIGHTS}
@@ -160,7 +160,7 @@ def _arrays(operator: Operator, steps: int, batch: int, growth: float, special: 
 
 
 def _batch_axis(formulas: Iterable[str]) -> int:
-    """Return the position of B among ONNX's dimensions with layout 0, or 0 if there is no B."""
+    """Return where B is among an array's dimensions in ONNX's layout 0, or 0 if it has no B."""
     dims = [formula for formula in formulas if formula != "1"]
     return dims.index("B") if "B" in dims else 0
 
@@ -169,7 +169,7 @@ FEW: dict[str, Any] = {"steps": range(2, 9), "rows": range(2, 7)}  # for tests t
 
 
 def palette(seed: int, count: int) -> list[Operator]:
-    """Draw operators, the simplest first, as hypothesis shrinks a failure to the first ones."""
+    """Draw operators. The simplest ones come first, as hypothesis shrinks a failure towards the first."""
     rng = np.random.default_rng(seed)
     drawn = [_operator(rng, CELLS[(seed + index) % len(CELLS)]) for index in range(count)]
     return sorted(drawn, key=lambda operator: operator.hidden * operator.inputs * operator.directions)
@@ -194,8 +194,8 @@ def _operator(rng: np.random.Generator, cell: Cell) -> Operator:
 @st.composite
 def calls(draw: st.DrawFn, operators: Sequence[Operator], faces: Mapping[str, Any], is_broken: bool | None = None,
           steps: Sequence[int] = range(1, 13), rows: Sequence[int] = range(1, 7), seeds: Sequence[int] = range(1000)) -> Call:
-    """Draw a call. faces: Face by name; its `takes` says which operators it can run. is_broken: None for both. steps, rows:
-    choices for T and B. seeds: choices for the arrays' seed.
+    """Draw a call. faces: by name; each one's `takes` says which operators it can run. is_broken: None for either. steps, rows:
+    numbers to draw T and B from. seeds: numbers to draw the seed of the arrays from.
     """
     operator = draw(st.sampled_from(operators))
     face = draw(st.sampled_from([name for name, face in faces.items() if face.takes(operator)]))

@@ -1,4 +1,4 @@
-"""What the fuzzer knows about a face, and the device that all faces share."""
+"""What the fuzzer knows about a face (a way to call vkdml, such as an ONNX session), and the device that all faces share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Part:
-    """Results of a call, or of a stream's piece, by field in DirectML's sizes, with the problem and inputs to judge them by."""
+    """Results of a call, or of some steps of a stream, by DirectML's field; and the problem and inputs to judge them by."""
 
     problem: Problem
     arrays: Arrays
@@ -30,12 +30,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Face:
-    """A way to make a call. arguments: a call's arguments by name, each of which can be broken. run: makes the call with such
-    values, broken or not.
+    """A way to call vkdml. arguments: returns a call's arguments by name. run: makes the call with values of these arguments,
+    of which some may be broken.
 
-    has_layout: ONNX's layout 1 can be asked for. begins_with_work: a right part is executed before the broken part.
-    keeps_wrong: each broken call would leave something compiled in memory, so none is drawn. blamed: returns the arguments that
-    an error's field may be about.
+    has_layout: it supports ONNX's layout 1. begins_with_work: a broken call executes something before it is refused.
+    keeps_wrong: broken calls would leave something compiled in memory, so none are drawn. blamed: returns the arguments that an
+    error may be about, from the error's field.
     """
 
     takes: Callable[[Operator], bool]

@@ -1,4 +1,4 @@
-"""Table of all faces for the fuzzer: how each makes a call's arguments, so that any can be broken, and runs it."""
+"""The table of all faces (ways to call vkdml) for the fuzzer: how each makes a call's arguments, and how it runs the call."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _KINDS = {"WeightTensor": "weights", "RecurrenceTensor": "weights", "InputTensor
 
 
 def _name(call: Call, field: str) -> str:
-    """Return the argument's name in vkdml.gru for a field."""
+    """Return the name that a DirectML field has as an argument of vkdml.gru."""
     name = call.operator.row.arguments[field]
     return name if "_" in name else name.lower()
 
@@ -49,14 +49,14 @@ def _numpy_arguments(call: Call) -> dict[str, Argument]:
 
 
 def _blamed(field: str) -> set[str]:
-    """Return the arguments of vkdml.gru that an error's field may be about: for "X" also w, as either may be the wrong one."""
+    """Return the arguments of vkdml.gru that an error's field may be about. For "X", either x or w may be wrong."""
     several = {"X": {"x", "w"}, "attributes": set(DEFAULT_ATTRIBUTES)}
     name = "sequence_lens" if field.startswith("sequence length of row") else field.split("[")[0]
     return several.get(name, {name if "_" in name else name.lower()})
 
 
 def _whole(call: Call, results: Any) -> list[Part]:
-    """Return the one part of a whole call. results: all outputs of the cell, in ONNX's shapes."""
+    """Return the results of a call that is not split, as one part. results: all outputs of the cell, in ONNX's shapes."""
     return [Part(call.problem, call.arrays, call.from_onnx(dict(zip(call.operator.row.outputs, results))))]
 
 
@@ -93,7 +93,7 @@ def _all_states(call: Call, given: Mapping[str, np.ndarray]) -> dict[str, np.nda
 
 
 def _run_stream(call: Call, values: dict[str, Any]) -> list[Part]:
-    """Run a stream in pieces of different lengths. Each piece is judged alone, from the state before it."""
+    """Run a stream in pieces of 1 to 3 steps. Each piece is judged alone, from the state before it."""
     values = dict(values)
     batch, state, x = (values.pop(name) for name in ("batch", "state", "x"))
     layer, _ = _layer(call, values)
@@ -111,7 +111,7 @@ def _run_stream(call: Call, values: dict[str, Any]) -> list[Part]:
 
 
 def _piece(call: Call, x: np.ndarray, before: Arrays, y: np.ndarray, after: Arrays) -> Part:
-    """Return one step of a stream as a part: a call from the state before it to the state after it."""
+    """Return a piece of a stream as a part, to be judged as a call that takes it from one state to the next."""
     states = {field: before[_name(call, field)] for field in STATES.values() if field in call.operator.row.inputs}
     operator = replace(call.operator, given=tuple({*call.operator.given, *states} - {"SequenceLengthsTensor"}))
     piece = replace(call, operator=operator, steps=x.shape[int(call.layout)])

@@ -19,7 +19,7 @@ from vkdml_lab.fuzz.faces import FACES
 
 
 def run(call: Call) -> bool:
-    """Check a call. Raises AssertionError if it fails. Returns whether its results could be judged."""
+    """Check that the broken call is refused, and that the right one is right. Returns whether its results could be judged."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         if call.breaks:
@@ -55,7 +55,7 @@ def check_right(call: Call) -> bool:
 
 
 def judge(call: Call, parts: Sequence[Part]) -> bool:
-    """Compare results with their bounds. Raises AssertionError for a wrong number. Returns whether all bounds could detect one.
+    """Compare results with their bounds. Raises AssertionError for a wrong number. Returns whether the bounds could show one.
 
     Each step is also judged alone, from the device's state before it, as Device(verify=...) does. This finds mistakes where
     errors grow too much to judge the whole, and shows that Device(verify=...) raises no false alarm.

@@ -30,8 +30,8 @@ class Found:
 
 def search(operators: Sequence[Operator], count: int, seed: int, counts: Counter[tuple[str, str]],
            before: Callable[[Call], object] = lambda call: None, **drawn: Any) -> Found | None:
-    """Run `count` calls, or fewer if one fails. counts: receives the outcomes by face. before: called with each call. drawn:
-    more arguments of `calls`.
+    """Run `count` calls, or fewer if one fails. counts: how often each face had each outcome; it is updated. before: is called
+    with each call. drawn: more arguments of `calls`.
     """
     last: list[Call] = []
 

@@ -1,4 +1,4 @@
-"""Fuzzes vkdml's twins of PyTorch's modules (the same classes, run by vkdml). Calls use only what PyTorch's modules can do.
+"""Fuzzes vkdml's twins of PyTorch's modules (the same classes, run by vkdml) by calls that PyTorch's modules can make, too.
 
 `python -m vkdml_lab.fuzz.torch_face --draws 1000 --seed 0` draws right and wrong calls of all six modules and of
 torch.ops.vkdml, and compares results, their types and errors with PyTorch's.
@@ -35,7 +35,7 @@ _STATES = ("HiddenInitTensor", "CellMemInitTensor")
 
 
 class _Call(Call):
-    """A call that PyTorch's modules can make. A PackedSequence has lengths of at least 1; vkdml's `lengths` may be 0."""
+    """A call that PyTorch's modules can make. Lengths are at least 1 in a PackedSequence, and may be 0 in vkdml's `lengths`."""
 
     @staticmethod
     def of(call: Call) -> _Call:
@@ -97,7 +97,7 @@ def _run(way: Way, call: Call, values: dict[str, Any]) -> list[Part]:
 
 
 def _called(made: _Call, given: Any, hx: Any) -> tuple[Any, Any]:
-    """Return the module's arguments: lengths become a PackedSequence, and a GRU's or RNN's state loses its tuple."""
+    """Return a module's input and state. Lengths turn the input into a PackedSequence. A GRU's or RNN's state is no tuple."""
     hx = hx[0] if isinstance(hx, tuple) and len(hx) == 1 else hx
     lengths = None if made.face == "module with lengths" else made.arrays.get("SequenceLengthsTensor")
     is_right = isinstance(given, torch.Tensor) and given.dim() == 3 and 0 not in given.shape and given.layout is torch.strided
@@ -142,7 +142,7 @@ def _with_lengths(made: _Call, twin: torch.nn.Module, given: Any, hx: Any) -> Re
 
 def _copied(copied: Callable[[torch.nn.Module], torch.nn.Module], made: _Call, twin: torch.nn.Module, given: Any, hx: Any
             ) -> Results:
-    """Run a twin, its copy and a copy of the copy, after zeroing the twin's weights. The copies must not share them."""
+    """Copy a twin, copy the copy, and zero the twin's weights. Returns the results of all three, which must be right."""
     result, copy_of_it = twin(given, hx), copied(twin)
     copy_of_copy = copied(copy_of_it)
     for tensor in twin.parameters():
@@ -151,7 +151,7 @@ def _copied(copied: Callable[[torch.nn.Module], torch.nn.Module], made: _Call, t
 
 
 def _compiled(made: _Call, twin: torch.nn.Module, given: Any, hx: Any) -> Results:
-    """Run a twin compiled for dynamic shapes, with two shapes. Raises PyTorch's limit of compilations, which twins share."""
+    """Run a twin under torch.compile with two shapes. Increases PyTorch's limit of compilations, which all twins share."""
     other = replace(made, steps=made.steps % 7 + 2, batch=made.batch % 5 + 2)
     compiled = torch.compile(twin, backend="eager", dynamic=True)
     with torch._dynamo.config.patch(allow_rnn=True, recompile_limit=64):
@@ -165,7 +165,7 @@ def _compiled(made: _Call, twin: torch.nn.Module, given: Any, hx: Any) -> Result
 
 
 def _transformed(made: _Call, twin: torch.nn.Module, given: Any, hx: Any) -> Results:
-    """Check that forward mode and vmap are refused for each tensor, and that later results do not change."""
+    """Check that forward-mode derivatives and vmap are refused for each tensor, and that results are the same after that."""
     before = twin(given, hx)
     for tensor, call in _differentiated(twin, given, hx):
         for transform in _TRANSFORMS:
@@ -179,7 +179,7 @@ def _transformed(made: _Call, twin: torch.nn.Module, given: Any, hx: Any) -> Res
 
 
 def _differentiated(twin: torch.nn.Module, given: Any, hx: Any) -> Iterator[tuple[torch.Tensor, Callable[[torch.Tensor], Any]]]:
-    """Yield each tensor of a call, with the call as a function of that tensor."""
+    """Yield each tensor of a call, and the call as a function of it."""
     if isinstance(given, PackedSequence):
         yield given.data, lambda tensor: twin(PackedSequence(tensor, *given[1:]), hx)
     else:
@@ -278,7 +278,7 @@ class Draw:
         self.is_reshaped = self.wrong in ("input", "states") and shapes != [one.shape for one in (self.input, *self.hx)]
 
     def call(self, module: torch.nn.Module, is_twin: bool) -> list[torch.Tensor]:
-        """Return all results. PyTorch has no lengths, so it runs a PackedSequence; rows without steps get zeros."""
+        """Call a module. Returns all results. PyTorch has no lengths, so its module gets a PackedSequence instead."""
         hx, lengths = (tuple(self.hx) if "LSTM" in self.kind else self.hx[0]) if self.hx else None, torch.tensor(self.lengths)
         with torch.no_grad(), torch.autocast("cpu", self.autocast or torch.bfloat16, enabled=self.autocast is not None):
             if self.form == "lengths" and is_twin:
@@ -292,7 +292,7 @@ class Draw:
             return [y * (masks[:, None] if first else masks), *(state * masks for state in _flat(last))]
 
     def check(self) -> str:
-        """Compare a twin with PyTorch's module. Raises AssertionError if they differ. Returns the outcome in a few words."""
+        """Compare a twin with PyTorch's module. Raises AssertionError if they differ. Returns a few words about the outcome."""
         got = _result(self.call, vkdml.torch.convert(self.module), True)
         is_unseen = self.is_reshaped and self.form in ("packed", "lengths")  # PyTorch would read beyond the end
         expected = RuntimeError("a PackedSequence of wrong sizes") if is_unseen else _result(self.call, self.module, False)
@@ -327,7 +327,7 @@ def _result(call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _is_pytorchs(result: Any) -> bool:
-    """Whether the result is an error that says that PyTorch lacks a kernel for these arguments."""
+    """Whether a result is PyTorch's error that it has no kernel for these arguments."""
     return (isinstance(result, Exception) and not isinstance(result, VkdmlError)
             and any(text in str(result) for text in _NOT_IN_PYTORCH))
 

@@ -1,1 +1,1 @@
-"""The soak: random calls of all faces for an hour, right, broken and with a failing driver, and a check for leaks."""
+"""The soak: random calls of all faces (ways to call vkdml) for an hour: right, broken, or with a failing driver."""

@@ -1,4 +1,4 @@
-"""Run random calls of all faces for a time: right calls, broken calls, and calls while the driver fails. Report what leaks.
+"""Run random calls of all faces (ways to call vkdml): right ones, broken ones, and some while the driver fails. Report leaks.
 
     python -m vkdml_lab.soak [--minutes M] [--output DIR] [--seed N]
 
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def live(folder: Path, seed: int, seconds: float, layer: dict[str, str]) -> list[report.LifeReport]:
-    """Run processes one after the other until the time is over. layer: variables that load the layer; {}: without failures."""
+    """Run processes one after the other for `seconds`. layer: variables that load the layer of failures; {}: nothing fails."""
     lives, end = [], time.monotonic() + seconds
     for number in itertools.count(seed, LANES):
         left = end - time.monotonic()

@@ -24,15 +24,15 @@ RESULTS, SHARES = (-1, -2, -4), (0.45, 0.45, 0.1)
 
 
 class Faults:
-    """Makes Vulkan functions fail in a process that was started with the layer. folder: where the layer was built."""
+    """Makes Vulkan functions fail, in a process with the layer of lab/vkdml_lab/faults. folder: where the layer was built."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self._layer = Layer(folder)
         self._rng = np.random.default_rng(seed)
 
     def strike(self, call: Call, outcomes: Counter[str]) -> None:
-        """Make a call while one of the functions that it needs fails, and once more without a failure. Raises AssertionError
-        for a wrong number, and passes on all errors but DriverError.
+        """Make a call while one of the Vulkan functions that it uses fails, then without a failure. Raises AssertionError for a
+        wrong number, and every exception but DriverError.
         """
         call = replace(call, breaks=())
         self._layer.arm(NONE)
@@ -45,7 +45,7 @@ class Faults:
         running.check_right(call)
 
     def strike_recording(self, actions: list[Any], desc: Any, outcomes: Counter[str]) -> None:
-        """Run a program of suite/heaps.py while a function fails, and once more, with new heaps, without a failure."""
+        """Run a program of suite/heaps.py while a Vulkan function fails. Then run it with new heaps, without a failure."""
         def run() -> None:
             heaps.Run(device(), heap_operators.Reference(device(), desc), Counter()).run(actions)
 
@@ -55,7 +55,7 @@ class Faults:
         run()
 
     def _struck(self, work: Callable[[], object], outcomes: Counter[str]) -> None:
-        """Make one function fail, of those called since the layer was armed, and call `work`. Counts the outcome."""
+        """Let one of the functions called since the layer was armed fail, and call `work`. Counts its outcome."""
         fault = self._drawn(self._layer.counts())
         self._layer.arm(fault)
         try:

@@ -22,7 +22,7 @@ as much. *Least seen* is the smallest leak of each call that would be noticed: w
 
 @dataclass
 class LifeReport:
-    """The results of one life (a process). ended: how it crashed or hung, or "". running: the call during which it did."""
+    """What one process of the soak (a life) did. ended: how it crashed or hung, or "". running: the call that it made then."""
 
     seed: int
     has_faults: bool
@@ -49,7 +49,7 @@ class LifeReport:
 
 
 def read(file: Path, seed: int, has_faults: bool, ended: str) -> LifeReport:
-    """Read a life's results from the file that it wrote."""
+    """Read what a life reported in its file. ended: how it crashed or hung."""
     life = LifeReport(seed, has_faults, ended)
     for line in map(json.loads, file.read_text().splitlines()):
         life.samples.append(line["sample"])

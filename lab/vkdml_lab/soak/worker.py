@@ -40,7 +40,7 @@ LONGEST, LARGEST, LENGTHS, BATCHES, ARRAYS = 16, 10, 2, 2, 2
 
 @dataclass
 class Life:
-    """One process of the soak. seed: draws its operators and calls. before: called with each call."""
+    """A process of the soak. seed: draws its operators and calls. before: is called with each call. faults: may fail calls."""
 
     file: Path
     seed: int
@@ -79,7 +79,7 @@ class Life:
         return failures
 
     def _recordings(self, seed: int) -> list[dict[str, str]]:
-        """Run this round's random programs of suite/heaps.py. Returns the failed ones."""
+        """Run this round's random programs of suite/heaps.py (commands over shared buffers). Returns the failed ones."""
         made: list[list[Any]] = []
         desc = heap_operators.drawn(random_numbers(self.seed))
 
@@ -98,7 +98,7 @@ class Life:
                             for actions in made[-RECORDING_STRIKES:])
 
     def _struck(self, strikes: Iterable[tuple[str, Callable[[], object]]]) -> list[dict[str, str]]:
-        """Make calls with a failing driver. Returns the failed ones."""
+        """Make these calls, each while a Vulkan function fails. Returns the failed ones."""
         failures = []
         for call, strike in strikes:
             self._begin(call)
@@ -120,7 +120,7 @@ class Life:
 
 
 def drawn(seed: int) -> dict[str, list[int]]:
-    """Draw the T, B and array seeds that a life's calls use."""
+    """Draw the numbers from which a life's calls take T, B and the seeds of arrays."""
     rng = np.random.default_rng(seed)
     return {name: sorted(int(number) for number in rng.integers(1, most + 1, count))
             for name, most, count in (("steps", LONGEST, LENGTHS), ("rows", LARGEST, BATCHES), ("seeds", 1000, ARRAYS))}
@@ -130,14 +130,14 @@ _C = ctypes.CDLL(None)
 
 
 def taken() -> dict[str, float]:
-    """Return the resources that this process takes now: the rows of growth.ALLOWED."""
+    """Return how much this process uses now of each resource in growth.ALLOWED."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return {"resident memory": pages * os.sysconf("SC_PAGE_SIZE") / MIB, "file handles": len(os.listdir("/proc/self/fd")),
             "threads": len(os.listdir("/proc/self/task")), "Python's objects": len(gc.get_objects())}
 
 
 def warm_up(operators: Sequence[Operator], steps: Sequence[int], rows: Sequence[int], seeds: Sequence[int]) -> None:
-    """Make calls of each kind that leaves compiled code in memory, as random calls may meet some kinds late. Also starts
+    """Make each kind of call that leaves compiled code in memory, as random calls may first make some late. Also starts
     PyTorch's threads, which PyTorch starts at the first large array.
     """
     if torch := sys.modules.get("torch"):

@@ -1,4 +1,4 @@
-"""Fixtures of all tests of the suite. They record compiled operators, so that reports of failures and crashes can name them."""
+"""Fixtures of all tests of the suite. They record the operators that tests compile, so that reports of failures name them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Made-up devices and real GPUs to plan for, and problems for them. No test needs these devices."""
+"""Facts about made-up and real devices, and problems for them, for tests of the planner. No test needs these devices."""
 
 from dataclasses import replace
 
@@ -54,7 +54,7 @@ GPUS = {
 
 
 def make_problem(*sizes, cell=cells.GRU, element=element_types.FLOAT32, **changes):
-    """Make a problem of T, B, I, H and D with every optional tensor. changes: fields of the descriptor."""
+    """Make a problem with every optional tensor. sizes: T, B, I, H and D. changes: fields of the descriptor."""
     return from_desc(make_desc(cell, *sizes, data_type=element.data_type, **changes), element=element)
 
 

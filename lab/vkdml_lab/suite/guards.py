@@ -1,4 +1,4 @@
-"""Guards: buffers get extra words at their end that no kernel may use. Memory that only kernels use begins as poison."""
+"""Guards: buffers get extra words at their end that no kernel may use. Memory that only kernels use begins with odd values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ are_wanted = True  # False if other tools check bounds, which would count guards
 
 
 class Guards:
-    """The guards of all buffers that were made in a context."""
+    """The guards of all buffers made in one context."""
 
     def __init__(self) -> None:
         self.buffers: list[tuple[DeviceMemory, int, int]] = []  # buffer, size that kernels know, poison

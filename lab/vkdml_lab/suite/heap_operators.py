@@ -1,4 +1,4 @@
-"""The operators that heaps.py dispatches, and their expected results."""
+"""The operators that programs of heaps.py dispatch, and their expected results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TWELVE = tensor(12)  # as many elements as the GRU's weights
 
 
 def recurrent(cell, *sizes, **changes):
-    """Make a descriptor of input, weights, biases and all steps' output; each fits in a slot. sizes: T, B and I, which is H."""
+    """Make a descriptor whose tensors each fit in a slot of a heap (256 bytes). sizes: T, B and I, which is also H."""
     return make_desc(cell, *sizes, sizes[-1], **{name: None for name in LEFT_OUT if name in cell.tensors}, **changes)
 
 
@@ -26,7 +26,7 @@ def drawn(rng):
 
 
 def two_layers(desc):
-    """Make a graph of two layers of this operator, each with its own weights. The second takes the first one's output."""
+    """Compile a graph of two layers of this operator, each with its own weights. The second takes the first one's output."""
     def made(device):
         operator = device.create_operator(desc)
         edges = [v.DML_INPUT_GRAPH_EDGE_DESC(0, 0, 0)]
@@ -44,7 +44,7 @@ def compiled(desc):
 
 
 def kinds(desc):
-    """Return the operators that programs dispatch, by name. desc: the recurrent one."""
+    """Return functions that make the operators, by name. desc: descriptor of the recurrent ones."""
     return {
         "one": compiled(desc), "one again": compiled(desc), "owned": compiled(owned(desc)), "graph": two_layers(desc),
         "negate": compiled(v.DML_ACTIVATION_LINEAR_OPERATOR_DESC(InputTensor=TWELVE, OutputTensor=TWELVE, Alpha=-1)),
@@ -58,14 +58,14 @@ DISPATCHED = ["one", "owned", *KINDS]
 
 
 class Reference:
-    """Computes expected results: each operator is compiled once more, with buffers of its own."""
+    """Computes expected results by operators with buffers of their own, which are not shared."""
 
     def __init__(self, device, desc=GRU):
         self.device, self.kinds = device, kinds(desc)
         self.known = {}
 
     def __call__(self, whose, inputs):
-        """Return the bytes of the outputs. inputs: bytes in binding order; those that an initializer packs come last."""
+        """Return the bytes of an operator's outputs. inputs: bytes in binding order; those that are packed come last."""
         name = "one" if whose in ("one again", "owned") else whose
         key = (name, *inputs)
         if key not in self.known:

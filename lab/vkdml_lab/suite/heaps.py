@@ -1,7 +1,7 @@
-"""Random recordings over shared heaps, compared with a model of each byte on the host and on the device.
+"""Random recordings of commands over shared buffers, compared with a model of each byte on the host and on the device.
 
-A heap is a buffer whose parts serve several compiled operators as inputs, weights, outputs and resources. A program is a list
-of actions, each a name and small numbers. Every action is valid after every other, so a failing program can be shortened.
+A heap is a buffer whose parts serve several operators as inputs, weights, outputs and resources (their memory); a slot is a
+part for a tensor. A program is a list of actions, each a name and small numbers. Every action is valid after every other.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DRAWN = {
 
 
 def program(rng):
-    """Draw a program. Tensors lie in one of two lists of slots, at times with one redrawn slot, so that dispatches overlap."""
+    """Draw a program. It takes slots from one of two lists, at times with one slot changed, so that dispatches overlap."""
     often = np.array([row[0] for row in DRAWN.values()])
     layouts = rng.integers(0, PLACES, (2, 8))
 
@@ -47,7 +47,7 @@ def program(rng):
 
 
 def shortened(actions, fails):
-    """Return a shorter program that fails, too, by leaving out actions or runs of actions."""
+    """Return a shorter program for which `fails` is still true, by leaving out actions or runs of actions."""
     size = len(actions)
     while size := size // 2:
         at = 0
@@ -73,7 +73,7 @@ class Part:
 
 @dataclass
 class Step:
-    """A recorded step. whose: the operator, "upload" or "readback". temporary, resource: temporary and persistent resource."""
+    """A recorded command. whose: operator, "upload" or "readback". temporary, resource: temporary and persistent resource."""
 
     whose: str
     heap: int = 0
@@ -94,7 +94,7 @@ class DisagreementError(AssertionError):
 
 
 class Run:
-    """A running program. counts: how often each kind of contents was compared."""
+    """A run of a program. counts: how often bytes of each side, host and device, were compared."""
 
     def __init__(self, device, reference, counts, seed=0):
         self.device, self.reference, self.counts = device, reference, counts
@@ -162,7 +162,7 @@ class Run:
                 self.change(part)
 
     def chosen(self, heap, slot, slots, number):
-        """Return the part for an action's numbers (a piece of a slot, or whole slots), and random contents for it."""
+        """Return a part of a heap, and random contents for it: whole slots, or a piece of one slot if `number` is odd."""
         begin, size = (slot * SLOT + 4 * (number % 13), 4 + number % 40 // 4 * 4) if number % 2 else (slot * SLOT, (slots or 1) * SLOT)
         return Part(heap, begin, size), self.random(size)
 
@@ -171,7 +171,7 @@ class Run:
         self.change(part, self.memory[part.heap].is_shared)
 
     def change(self, part, is_sure=True):
-        """Note that initialized weights in this part are lost, or may be."""
+        """Note that this part changes. Packed weights in it are lost or, if not is_sure, they may be lost."""
         for resource in [resource for resource in self.initialized if resource and resource.overlaps(part)]:
             if is_sure:
                 del self.initialized[resource]
@@ -202,7 +202,7 @@ class Run:
                 self.initialized[resource] = None
 
     def expect_exposed(self, *heaps):
-        """Check that an upload was refused because the host may write to one of these heaps through an array of host()."""
+        """Check that refusing an upload was right: the program has a writable array, from host(), of one of these heaps."""
         assert any(self.memory[heap].is_exposed and not self.memory[heap].is_shared for heap in heaps)
         for heap in heaps:
             self.memory[heap].forget_host()
@@ -255,16 +255,16 @@ class Run:
             step.is_initializer and step.resource == resource)
 
     def temporary(self, number, size):
-        """Choose memory for a temporary resource: a part of a heap with tensors or resources if `number` < 4, else None."""
+        """Choose memory for a temporary resource: if `number` < 4, a part that tensors or resources may use, too; else None."""
         begins = (TENSORS - 3 * SLOT, TENSORS)
         return Part(number % 2, begins[number // 2], size) if number < 4 and size else None
 
     def resource(self, number, size):
-        """Choose memory for a persistent resource: part of a heap if `number` < 2, else None, so that the package makes it."""
+        """Choose memory for a persistent resource: if `number` < 2, a part of a heap, else None, so that vkdml makes it."""
         return Part(0, TENSORS + number * SLOT, size) if number < 2 and size else None
 
     def collides(self, step):
-        """Whether the step writes where something else is bound. An elementwise operator's output may be its input."""
+        """Whether a command writes to bytes of its other tensors. An elementwise operator's output may be its input."""
         writes = [*step.writes, *([step.resource] if step.resource and step.resource not in step.writes else [])]
         others = [*step.inputs, *writes]
         is_elementwise = step.whose in ("negate", "add")
@@ -358,8 +358,8 @@ class Run:
 
 
 def search(device, draws, seed=0, desc=GRU, before=lambda actions: None):
-    """Run random programs. Returns the number of comparisons. Raises at the first failure, with a shortened program. desc: the
-    recurrent operator. before: called with each program.
+    """Run random programs. Returns the number of comparisons. At the first failure, raises the error with a shortened program.
+    desc: descriptor of the recurrent operator. before: called with each program.
     """
     counts, reference = Counter(), Reference(device, desc)
 

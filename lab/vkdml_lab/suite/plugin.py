@@ -1,4 +1,4 @@
-"""pytest's options and fixtures for the suite and for all other tests."""
+"""pytest's options and fixtures. A family is a set of tests that are alike; `make test` runs some of its members."""
 
 import gc
 import os
@@ -71,7 +71,7 @@ def pytest_pycollect_makeitem(collector, name):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Mark tests that use a device, and members of families that `make test` leaves out. Apply --only and --quick."""
+    """Mark tests that use a device, and those of families that only `make test-all` runs. Apply --only and --quick."""
     families = defaultdict(list)
     for item in items:
         if "device" in item.fixturenames:
@@ -103,9 +103,9 @@ def keep(config, items, is_wanted):
 
 
 def in_turns(items):
-    """Order tests: the first of each function, then the second of each, and so on. Functions begin with different operators.
+    """Order tests: the first of each function, then the second of each, and so on. The first ones have different operators.
 
-    In each turn, random problems come first: they cover most, and a slow driver may have time for little else.
+    In each turn, tests of test_reference.py come first: they cover most, and a slow driver may have time for little else.
     """
     functions = defaultdict(lambda: defaultdict(list))
     for item in items:
@@ -120,14 +120,14 @@ def in_turns(items):
 
 
 def operator_of(name):
-    """Return the recurrent operator in a test's name, or ""."""
+    """Return the recurrent operator that a test's name contains, or ""."""
     found = re.search(r"(?<![A-Z])(GRU|LSTM|RNN)(?![A-Z])", name)
     return found[0] if found else ""
 
 
 def typical(members, first=None, diagonal=None):
-    """Return the first `first` members. Without this number, return the first `diagonal` places of the diagonal of the grid of
-    their parameters. Without both, return the whole diagonal, which has each value of each parameter at least once.
+    """Return the members of a family that `make test` runs: the first `first`; without this number, the diagonal of the grid of
+    their parameters, which has each value of each parameter at least once. diagonal: length of the diagonal, if not whole.
     """
     if first is not None:
         return set(members[:first])
@@ -172,13 +172,13 @@ def _hidden_drivers(request, monkeypatch):
 
 @pytest.fixture
 def no_sessions(monkeypatch):
-    """Pretend that no ONNX session exists."""
+    """Let vkdml believe that no ONNX session exists."""
     monkeypatch.setattr("vkdml.faces.onnx.session._on_device", WeakSet())
 
 
 @pytest.fixture
 def with_profile(device, monkeypatch):
-    """with_profile(field=value) changes fields of the profile of the device's driver."""
+    """with_profile(field=value) changes fields of the planner's profile of the device's driver."""
     def change(**changes):
         name, usual = next((name, row) for name, row in profiles.PROFILES.items() if row.fits(device.info))
         monkeypatch.setitem(profiles.PROFILES, name, replace(usual, **changes))
@@ -188,7 +188,7 @@ def with_profile(device, monkeypatch):
 
 @pytest.fixture
 def mistaken(monkeypatch, tmp_path):
-    """mistaken(kernel, file, old, new) replaces the kernel by one from shaders in which `old` became `new` in one file."""
+    """mistaken(kernel, file, old, new) plants a mistake: it compiles the kernel with `old` changed to `new` in one file."""
     compiler = pytest.importorskip("tools.compile_shaders", reason="the sources of the shaders are not in the wheel")
 
     def compiled(kernel, file, old, new):

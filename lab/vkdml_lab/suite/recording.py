@@ -1,5 +1,4 @@
-"""Records each test's comparisons: the report of a session (pytest --report FILE), in the form of `vkdml conformance`'s
-results.
+"""Records the comparisons of each test in a report (pytest --report FILE), in the form of `vkdml conformance`'s results.
 
 A record is one case: the results of an operator beside the expected ones, with the largest errors of all outputs. An error is
 None if no finite number describes it, because of NaN, infinities or shapes. Reports of failures use only the record
@@ -42,8 +41,8 @@ _AXES = ("t", "direction", "row", "unit")  # dimensions of a recurrent operator'
 
 @dataclass
 class Ran:
-    """What a test runs on a device. doing: the driver's present work, if slow. again: repeats the run. ways: functions that run
-    the problem in other schedules, by name.
+    """What a test runs on a device. doing: what the driver does now, such as compiling a kernel. again: repeats the run. ways:
+    functions that run the problem in other schedules, by name.
     """
 
     problem: Any
@@ -54,7 +53,7 @@ class Ran:
     ways: Mapping[str, Callable[[], Results]] = field(default_factory=dict)
 
     def described(self) -> dict[str, Any]:
-        """Describe the problem, and separately how vkdml ran it."""
+        """Describe the problem and, apart from that, how vkdml ran it."""
         return {**described(self.problem), "ran": self.facts(), "doing": self.doing}
 
     def facts(self) -> dict[str, Any]:
@@ -65,13 +64,13 @@ class Ran:
 
 
 def described(problem: Any) -> dict[str, Any]:
-    """Describe a problem without reference to vkdml."""
+    """Describe a problem by facts that do not depend on vkdml."""
     return {"operator": describing.name(problem), "element": problem.element.name, "problem": describing.sentence(problem),
             "sizes": describing.sizes(problem), "features": sorted(describing.features(problem))}
 
 
 class Running:
-    """The running test: its name, and the operator that it compiled last. changed: called when either changes."""
+    """What runs now: a test, and the operator that it compiled last. changed: is called when either changes."""
 
     def __init__(self) -> None:
         self.test = ""
@@ -96,7 +95,7 @@ RUNNING = Running()
 
 
 def watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Record each operator when it is compiled, before it runs, and each kernel that the driver compiles."""
+    """Record each operator when it is compiled, and each kernel while the driver compiles it."""
     compile_it, call = Compiled.__init__, Driver.call
 
     def followed(self: Driver, doing: str, function: Callable[[], Any]) -> Any:
@@ -173,7 +172,7 @@ def first_wrong(found: Results, expected: Results, tolerance: Tolerance) -> dict
 
 
 def _kind(values: np.ndarray) -> str:
-    """Describe wrong elements in a word, if they are all alike."""
+    """Describe wrong elements in a word such as "NaN", if one fits all of them."""
     kinds = {"NaN": np.isnan(values), "infinite": np.isinf(values), "0": values == 0}
     return next((kind for kind, are in kinds.items() if are.all()), "")
 
@@ -225,9 +224,7 @@ def ulp(values: np.ndarray, element: str) -> np.ndarray:
 
 
 class Reporter:
-    """A pytest plugin that writes a line of JSON when a test begins, compiles an operator, or ends. It deselects tests that
-    have ended in an earlier run.
-    """
+    """A pytest plugin: writes JSON when a test begins, compiles or ends. Leaves out tests that ended in an earlier run."""
 
     def __init__(self, path: Path, tolerances: Mapping[str, Tolerance], ways: Iterable[str]) -> None:
         path.touch()

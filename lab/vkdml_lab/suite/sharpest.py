@@ -1,4 +1,4 @@
-"""Families of random problems. `make test` runs the few of each that find the most planted mistakes."""
+"""Families (sets of like tests) with random problems. `make test` runs the few of each that find the most planted mistakes."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ SEEDS: dict[str, list[int]] = json.loads(PATH.read_text())["seeds"]  # by test, 
 
 
 def drawn(reason, count):
-    """Mark a test to run with all seeds below `count`. `make test` runs the chosen seeds, which come first."""
+    """Mark a test to run with all seeds below `count`. Those in sharpest.json come first; `make test` runs only these."""
     def marked(test):
         chosen = [seed for seed in SEEDS.get(test.__name__, ()) if seed < count]
         seeds = [*chosen, *sorted(set(range(count)) - set(chosen))]

@@ -1,4 +1,4 @@
-"""Helpers of all tests: random problems, running them through DirectML's objects, and comparing with the reference."""
+"""Helpers of all tests: random problems, running these through DirectML's objects, and comparing with the float64 reference."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ OTHER_SCHEDULES = {
 
 
 def options(device: vkdml.Device, name: str, element: ElementType = element_types.FLOAT32) -> Options:
-    """Return the options of SCHEDULES for a device."""
+    """Return the options that SCHEDULES has under this name, changed to what the device can do."""
     return options_on(device.info, name, element)
 
 
 def options_on(info: vkdml.DeviceInfo, name: str, element: ElementType = element_types.FLOAT32) -> Options:
-    """Return the options of SCHEDULES, changed to what the device has: kernels with shuffles only for CPU drivers that prefer
-    them; for float64, kernels of one row and one unit, which are never persistent.
+    """Return the options that SCHEDULES has under this name, changed to what the device can do: kernels with shuffles only for
+    CPU drivers that prefer them; for float64, kernels of one row and one unit, which are never persistent.
     """
     chosen, profile = SCHEDULES[name], profiles.profile(info)
     if element.pairs:
@@ -122,7 +122,7 @@ def gru_desc(*sizes: int, **changes: Any) -> descs.DML_GRU_OPERATOR_DESC:
 
 @dataclass(frozen=True)
 class Case:
-    """A problem and its inputs, in any shape. The descriptor has None for unwanted outputs."""
+    """A problem with its inputs. The descriptor has None for outputs that are not wanted."""
 
     desc: Any
     clip: float | None
@@ -139,7 +139,7 @@ def drawn_case(desc: Any, clip: float | None = None, element: ElementType = elem
 
 
 def random_activation(rng: np.random.Generator, element: ElementType) -> descs.ActivationDesc:
-    """Draw any activation of the type, with parameters other than 0. `tamed` keeps the recurrence from growing."""
+    """Draw any activation of the type, with parameters other than 0. It may let a recurrence grow, which `tamed` prevents."""
     rows = [row for row in BY_DESC.values() if row.has_pairs or not element.pairs]
     desc = rows[rng.integers(len(rows))].desc
     names = [field.name for field in fields(desc) if field.type == "float"]
@@ -158,19 +158,19 @@ def random_strides(rng: np.random.Generator, sizes: tuple[int, ...], is_input: b
 
 
 def random_numbers(*seeds: int) -> np.random.Generator:
-    """Make the generator of a random problem, from its seeds and the base seed."""
+    """Make the generator of a random problem, from its seeds and pytest's option --seed."""
     return np.random.default_rng([*seeds, base_seed])
 
 
 def random_case(seed: int) -> Case:
-    """Draw any operator that descriptors allow, in any type. Draws again until `tamed` accepts it."""
+    """Draw any operator that descriptors allow, in any type. Repeat this until `tamed` accepts the case."""
     attempts = (tamed(wild_case(CELLS[seed % len(CELLS)], random_numbers(seed, i))) for i in count())
     case = next(case for case in attempts if case is not None)
     return replace(case, desc=owned(case.desc)) if seed % 5 == 0 else case
 
 
 def owned(desc: Any) -> Any:
-    """Return the descriptor with weights that an initializer packs."""
+    """Return the descriptor with weights that are owned by the operator: an initializer packs them once."""
     flags = descs.DML_TENSOR_FLAGS.OWNED_BY_DML
     return replace(desc, **{field: replace(getattr(desc, field), Flags=flags) for field in problem.WEIGHTS
                             if getattr(desc, field, None) is not None})
@@ -200,8 +200,8 @@ def wild_case(cell: Cell, rng: np.random.Generator,
 
 
 def tamed(case: Case) -> Case | None:
-    """Halve the weights until the recurrence neither grows nor amplifies a change in the inputs' last bit to a tenth of the
-    tolerance, as no float32 result could be compared then. Returns None if no weights help, such as with an update gate of 2.
+    """Halve the weights until outputs stay small, and a change in the inputs' last bit moves them by less than a tenth of the
+    tolerance. Otherwise, float32 results could not be compared. Returns None if no weights help.
     """
     checked = case.problem
     rtol, atol = TOLERANCES[case.element.name]
@@ -226,7 +226,7 @@ def all_outputs(checked: Problem, arrays: Mapping[str, np.ndarray]) -> np.ndarra
 
 
 def random_arrays(desc: Any, rng: np.random.Generator, element: ElementType = element_types.FLOAT32) -> dict[str, np.ndarray]:
-    """Draw inputs of unit size, and weights that keep sums at that size. With strides, arrays are flat with poison in gaps."""
+    """Draw inputs of about unit size, and weights that keep sums at that size. With strides, arrays are flat, with gaps."""
     checked = problem.from_desc(desc, element=element)
     arrays = {}
     for field in checked.inputs:
@@ -248,7 +248,7 @@ def random_arrays(desc: Any, rng: np.random.Generator, element: ElementType = el
 
 
 def run_on_device(device: vkdml.Device, case: Case, options: Options = Options()) -> dict[str, np.ndarray]:
-    """Run a case through DirectML's objects. Gaps in outputs, and guards at the end of buffers, must not change."""
+    """Run a case through DirectML's objects. Checks that gaps in outputs, and words behind buffers' ends, do not change."""
     options = OTHER_SCHEDULES[way] if way else options
     with guarded() as guards:
         results = _run_on_device(device, case, options)
@@ -269,7 +269,7 @@ def _run_on_device(device: vkdml.Device, case: Case, options: Options) -> dict[s
 
 def execute(device: vkdml.Device, compiled: CompiledOperator, inputs: Mapping[str, vkdml.Buffer],
             outputs: Mapping[str, vkdml.Buffer], times: int = 1) -> None:
-    """Bind buffers by field, except initialized weights, record a dispatch and execute it `times` times."""
+    """Bind buffers by field, except weights that an initializer has packed; record a dispatch; execute it `times` times."""
     table = device.create_binding_table(compiled)
     weights = compiled.problem.initialized
     table.bind_inputs([inputs.get(field) if field not in weights else None for field in compiled.input_fields])
@@ -281,7 +281,7 @@ def execute(device: vkdml.Device, compiled: CompiledOperator, inputs: Mapping[st
 
 
 def run_over_pattern(device: vkdml.Device, problem: Any, planned: Plan, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the bytes of a plan's outputs, which were filled with 0xA5 before."""
+    """Return the bytes of a plan's outputs. Before the run, all of them are 0xA5, so that bytes that are not written show."""
     trial = Trial(device.gpu, problem, arrays)
     for field in filter(problem.has, problem.outputs):
         trial.buffers[field].upload(np.full(trial.buffers[field].size_in_bytes, 0xA5, np.uint8))
@@ -325,7 +325,7 @@ def check(case: Case, results: Mapping[str, np.ndarray]) -> None:
 
 def assert_close(operator: str, element: ElementType, features: Iterable[str], results: Mapping[str, np.ndarray],
                  expected: Mapping[str, np.ndarray], checked: Problem | None = None) -> None:
-    """Compare outputs by name, within the tolerance of their type. Records them first, so that the report has failures."""
+    """Compare outputs by name, within their type's tolerance. They are recorded first, so that reports have failures."""
     assert set(results) == set(expected)
     for result in results.values():
         assert result.dtype.name == element.name
@@ -340,7 +340,7 @@ def assert_same(results: Mapping[str, np.ndarray], expected: Mapping[str, np.nda
 
 
 def subnormal(case: Case) -> set[str]:
-    """Return {"subnormal inputs"} if a driver that flushes denormals may change inputs, else an empty set."""
+    """Return {"subnormal inputs"} if some inputs are denormals, which some drivers take as 0; else an empty set."""
     least = float(ml_dtypes.finfo(case.element.name).smallest_normal)
     sizes = [np.abs(array.astype(np.float64)) for array in case.arrays.values()]
     return {"subnormal inputs"} if any(((size > 0) & (size < least)).any() for size in sizes) else set()

@@ -22,8 +22,9 @@ COUNT = 2**16
 
 
 def patterns(element):
-    """Return all bit patterns of a 16-bit type. Of float32: for each sign and exponent, numbers at and beside the points where
-    rounding to a narrower type changes, and random ones."""
+    """Return all bit patterns of a 16-bit type. Of float32, return random numbers and, for each sign and exponent, those at and
+    beside points where rounding to a narrower type changes.
+    """
     if element.itemsize == 2:
         return np.arange(COUNT, dtype=np.uint16).view(element.name)
     tails = np.array([0, 1, 0xFFF, 0x1000, 0x1001, 0x1FFF, 0x2FFF, 0x3000, 0x7FFF, 0x8000, 0x8001, 0x18000, 0x400000, 0x7FFFFF])
@@ -34,7 +35,7 @@ def patterns(element):
 
 
 def flushed(array):
-    """Return the array with zeros in place of denormal numbers, as drivers may compute it."""
+    """Return the array with zeros in place of denormal numbers, as some drivers compute."""
     least = float(ml_dtypes.finfo(array.dtype).smallest_normal)
     wide = array.astype(np.float64)
     return np.where(np.abs(wide) < least, np.copysign(0, wide), wide).astype(array.dtype)

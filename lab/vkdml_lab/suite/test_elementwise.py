@@ -27,7 +27,7 @@ RELU = vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC
 
 
 def check(device, desc, x, element, in_place=None):
-    """Run and check an activation. x: flat, with gaps."""
+    """Run an activation, and compare with the reference. x: flat, with gaps. in_place: an input that is also the output."""
     results = run(device, desc, {"InputTensor": x}, in_place, element)
     problem = plain_problem.elementwise(desc, element)
     with np.errstate(all="ignore"):
@@ -73,7 +73,7 @@ def test_in_place(device, element):
 
 
 def test_life_cycle_as_of_any_operator(device):
-    """Covers a typed descriptor, an empty initializer, and an activation after a recurrent operator in one recording."""
+    """An activation has a typed descriptor and an initializer (which does nothing), and can run twice in one recording."""
     desc = vkdml.DML_OPERATOR_DESC(vkdml.DML_OPERATOR_TYPE.ACTIVATION_RELU, RELU(tensor(4), tensor(4)))
     compiled = device.compile_operator(device.create_operator(desc))
     initializer = device.create_operator_initializer(compiled)

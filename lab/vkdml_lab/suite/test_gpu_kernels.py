@@ -1,4 +1,4 @@
-"""Tests the GPUs' kernels on any driver: every schedule and tiling must be right and bit-identical to the others.
+"""Tests the GPUs' kernels on any driver: each schedule and tiling (sizes of work) must be right, with the same bits as others.
 
 The kernels do not depend on the subgroup size (8 on lavapipe, 4 on SwiftShader). Workgroups have any multiple of 8 * column
 groups.
@@ -48,7 +48,7 @@ _MOST_INVOCATIONS = 512  # more sums would not fit in shared memory
 
 @dataclass(frozen=True)
 class Way:
-    """Options to run a problem. units: in a workgroup, or None. in_chunks: run two steps at a time, and project three."""
+    """Options to run a problem. units: of a workgroup, or None. in_chunks: two steps at once, and three of the projection."""
 
     schedule: str
     units: int | None = None
@@ -163,7 +163,7 @@ def test_coherent_loads_give_the_same_bits(device, with_profile, way, name):
 
 
 def run_in_place(device, case, options):
-    """Execute twice, with the last states in the buffers of the initial states, so that the second run continues the first."""
+    """Execute twice. Last states are written to the buffers of initial states, so that the second run continues the first."""
     compiled = device.compile_operator(Operator(case.problem), options=options)
     buffers = {field: device.upload(array) for field, array in case.arrays.items()}
     shared = {"OutputSingleTensor": "HiddenInitTensor", "OutputCellSingleTensor": "CellMemInitTensor"}
@@ -177,7 +177,7 @@ def run_in_place(device, case, options):
 @pytest.mark.parametrize("cell", [cells.LSTM, cells.GRU], ids=lambda cell: cell.name)
 @pytest.mark.parametrize("way", ["persistent, in chunks", "stepped", "sequence, in chunks"])
 def test_last_states_may_take_the_place_of_the_initial_ones(device, way, cell):
-    """If a plan gives up, its fallback must also begin with the initial states."""
+    """Last states may overwrite the initial states. If workgroups give up, the fallback still needs the initial ones."""
     case = make_case(cell, (5, 3, 5, 40))
     case.arrays["SequenceLengthsTensor"].flat[:] = 5
     results = run_in_place(device, case, WAYS[way].options(case.problem, device.info))
@@ -223,7 +223,7 @@ WAIT_LONGER = "begin_wait(); [[dont_unroll]] for (uint look = 0; look < 100; ++l
 
 
 def test_many_waits_are_not_one_long_wait(device, mistaken, with_profile, caplog):
-    """Each wait polls 100 times. Together, the waits poll twice as often as one wait may."""
+    """A workgroup gives up if one wait is too long. Many waits that are too long only together are no reason."""
     with_profile(**LONG_WAITS)
     mistaken("gpu/gru_persistent", "gpu/persistent.glsl", "begin_wait();", WAIT_LONGER)
     case = make_case(cells.GRU, (100, 1, 5, 64), **WITHOUT_LENGTHS)
@@ -233,7 +233,7 @@ def test_many_waits_are_not_one_long_wait(device, mistaken, with_profile, caplog
 
 
 def test_who_waits_sees_that_another_has_given_up(device, mistaken, with_profile, monkeypatch):
-    """A made-up workgroup gives up with a bit of its own; the waiting one would set another bit."""
+    """A made-up workgroup gives up by setting a word's second bit. One that waits sees this, and does not set its own bit."""
     with_profile(**LONG_WAITS)
     mistaken("gpu/gru_persistent", "gpu/persistent.glsl", "is_there = max(", "atomicOr(gave_up, 2); is_there = false && max(")
     words, clear = [], _Attempt.clear
@@ -253,7 +253,7 @@ def test_who_waits_sees_that_another_has_given_up(device, mistaken, with_profile
 
 @pytest.fixture
 def with_room(device, monkeypatch):
-    """Make plans as for a device that runs this many workgroups at once."""
+    """with_room(count) lets the planner assume that the device runs `count` workgroups at once."""
     def make(count):
         monkeypatch.setattr(gpu_loop, "resident_workgroups", lambda loop, target: count)
         plan.ranked.cache_clear()
@@ -265,7 +265,7 @@ def with_room(device, monkeypatch):
 @pytest.mark.parametrize("cell", [cells.GRU, cells.LSTM, cells.RNN], ids=lambda cell: cell.name)
 @pytest.mark.parametrize("way", ["persistent", "persistent, in chunks", "stepped"])
 def test_groups_of_rows(device, with_room, way, cell):
-    """With 20 rows, each group of workgroups has several tiles; the last group has fewer or none."""
+    """If not all workgroups fit, each gets several tiles of the 20 rows. The last ones may get fewer, or none."""
     case = make_case(cell, (4, 20, 5, 20))
     found = []
     for room in (2, 6, 14, 40):

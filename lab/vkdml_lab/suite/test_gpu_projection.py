@@ -1,4 +1,4 @@
-"""Tests the GPUs' projection on any driver: each tile must be right and bit-identical to the others."""
+"""Tests GPUs' kernels of the projection (x times W) on any driver: each tile must be right, with the same bits as others."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ REVERSE, BOTH = (descs.DML_RECURRENT_NETWORK_DIRECTION(direction) for direction 
 
 @pytest.fixture
 def only(device, monkeypatch):
-    """Force one tile, even if the device has too few registers for it."""
+    """only(tile) makes the planner use this tile alone, even if the device has too few registers for it."""
     def leave(tile):
         if tile.workgroup > device.info.max_workgroup_invocations:
             pytest.skip(f"the device has no workgroups of {tile.workgroup} invocations")
@@ -42,7 +42,7 @@ def strided(case):
 
 
 def with_infinity(case):
-    """Put infinity into the last column of X, which the padding of its last block must not multiply by 0."""
+    """Put infinity into the last column of X. A kernel must not multiply it by the zeros that pad its last block."""
     case.arrays["InputTensor"][0, :, 1, -1] = np.inf
     return case
 
@@ -77,7 +77,7 @@ def test_each_tile_is_right_and_gives_the_same_bits(device, only, tile, name):
 
 
 def check_tile(device, only, tile, case):
-    """Compare a tile with the reference, and bit for bit with the last tile, which compiles fastest."""
+    """Compare a tile's results with the reference, and bit for bit with those of the last tile, which compiles fastest."""
     found = []
     for one in (tile, list(TILES)[-1]):
         only(TILES[one])
@@ -88,7 +88,7 @@ def check_tile(device, only, tile, case):
 
 @pytest.mark.parametrize("tile", TILES)
 def test_a_sums_sign_of_zero_is_the_same_from_all_tiles(device, only, tile):
-    """All sums are -0. A tile's padded block must not turn it into 0."""
+    """All sums are -0. The zeros with which a tile pads its last block must not turn them into +0."""
     identity = descs.DML_ACTIVATION_IDENTITY_OPERATOR_DESC()
     case = make_case(cells.GRU, (2, 3, 24, 64), LinearBeforeReset=True, ActivationDescs=[identity, identity], **LENGTHS)
     for field in ("InputTensor", "BiasTensor", "HiddenInitTensor"):

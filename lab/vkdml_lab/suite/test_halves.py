@@ -1,4 +1,4 @@
-"""16-bit elements stored one by one must give the same bits as stored in words, in tensors and in gaps."""
+"""Kernels that store 16-bit elements one by one must give the same bits as those that store words, in tensors and in gaps."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ WAYS = [Options(lanes=False, schedule=schedule) for schedule in SCHEDULES]
 
 @pytest.fixture
 def both(device):
-    """Return the device's information with and without 16-bit storage."""
+    """Return the device's facts, with and without the feature to store 16 bits."""
     if not device.info.storage_16bit:
         pytest.skip(f"{device.info.name} cannot store 16 bits of a buffer")
     return device.info, replace(device.info, storage_16bit=False)
@@ -33,7 +33,7 @@ def halves(*sizes, element=FLOAT16, **described):
 
 
 def random_halves(problem):
-    """Draw bytes for all inputs: numbers of about unit size, and indices."""
+    """Draw bytes for all inputs: 16-bit numbers of about unit size, and integers for indices."""
     rng = np.random.default_rng(0)
     return {field: (rng.integers(0, 9, problem.tensor(field).sizes).astype(np.int32) if field == "IndicesTensor"
                     else rng.standard_normal(problem.tensor(field).size_of_elements).astype(np.float16)) for field in problem.inputs
@@ -51,7 +51,7 @@ def expect_same(device, problem, plans, arrays):
 
 @pytest.mark.parametrize("element", [FLOAT16, BFLOAT16], ids=lambda element: element.name)
 def test_every_number_is_rounded_alike(device, both, element):
-    """Divides every bit pattern by 3, also subnormals, infinities and NaN. Distant workgroups store neighbouring elements."""
+    """Every bit pattern is divided by 3, with and without 16-bit storage. Distant workgroups store neighbouring elements."""
     of_rows, of_columns = halves(2, 2**15, element=element), halves(2, 2**15, element=element, Strides=(1, 2))
     problem = elementwise(v.DML_ACTIVATION_LINEAR_OPERATOR_DESC(of_rows, of_columns, Alpha=1 / 3, Beta=1e-8), element)
     expect_same(device, problem, [plain.plan(problem, info) for info in both], {"InputTensor": np.arange(2**16, dtype=np.uint16)})

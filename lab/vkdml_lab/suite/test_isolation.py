@@ -1,7 +1,7 @@
-"""No kernel may write outside of its tensors, use what is there, or let one row affect another.
+"""No kernel may write outside of its tensors, use what is stored there, or let one row affect another.
 
-`run_on_device` guards all buffers, so all tests of the suite check this. This module has the sizes at which kernels would break
-it, and plants mistakes that the guards must see. It also checks that repeated runs give the same bits.
+`run_on_device` checks this in all tests, by words behind the ends of buffers (guards). This module has the sizes at which
+kernels would fail, and plants mistakes that the guards must see. It also checks that repeated runs give the same bits.
 """
 
 from dataclasses import replace
@@ -41,7 +41,7 @@ SIZES = [(1, 1, 1), (7, 7, 7), (8, 8, 8), (9, 9, 9), (3, 13, 31), (4, 16, 32), (
     pytest.param(place, schedule, CELLS[place % len(CELLS)], id=f"{schedule}-{CELLS[place % len(CELLS)].name}-{place}")
     for place, schedule in enumerate([*SCHEDULES] * len(CELLS))])
 def test_sizes_beside_a_tile(device, place, schedule, cell):
-    """Each size runs with each cell, and types alternate. Some tensors have gaps; others have rows without space between."""
+    """Sizes are those of kernels' tiles, or one more or less. Some tensors have gaps; others have no space between rows."""
     b, i, h = SIZES[place % len(SIZES)]
     element = element_types.ALL[place // 2 % len(element_types.ALL)]
     rng = np.random.default_rng(place)
@@ -83,7 +83,7 @@ PLAIN_MISTAKES = {
 @pytest.mark.family("mistakes, the first in every kernel", first=10)
 @pytest.mark.parametrize("mistake", PLAIN_MISTAKES)
 def test_mistakes_of_plain_operators_are_seen(device, mistaken, with_profile, mistake):
-    """The kernel's tests run until one of them fails."""
+    """With a planted mistake in a kernel, one of this kernel's own tests must fail."""
     kernel, file, old, new, said = PLAIN_MISTAKES[mistake]
     mistaken(kernel, file, old, new)
     products = partial(test_plain.test_gemm, with_profile=with_profile)
@@ -105,7 +105,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_mistakes_are_seen(device, mistaken, mistake):
-    """The driver's bounds checks would hide these."""
+    """A planted mistake uses words outside of a tensor. The test must fail, although drivers' bounds checks would hide it."""
     kernel, file, old, new, said = MISTAKES[mistake]
     mistaken(kernel, file, old, new)
     case = drawn_case(make_desc(cells.RNN, 3, 3, 5, 9))
@@ -125,7 +125,7 @@ EACH = [(schedule, variant, element) for place, schedule in enumerate(SCHEDULES)
 
 
 def make_trial(device, variant, element, rows):
-    """Make a trial with fixed arrays. rows: replaces a row of some inputs."""
+    """Make buffers and options to run a case. rows: values that replace one row of some inputs."""
     cell, flags = VARIANTS[variant]
     case = drawn_case(make_desc(cell, *SHAPE, data_type=element.data_type, **flags), 0.2, element, seed=5)
     case.arrays["SequenceLengthsTensor"] = np.array(LENGTHS, np.uint32).reshape(1, 1, 1, -1)
@@ -168,5 +168,5 @@ def outputs(trial):
 
 
 def other_rows(found):
-    """Return all outputs without the row ROW, in which inputs are special."""
+    """Return all outputs without the row number ROW, which has NaN or infinity as its input."""
     return {field: np.delete(array, ROW, 2) for field, array in found.items()}

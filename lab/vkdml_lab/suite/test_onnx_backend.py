@@ -18,7 +18,7 @@ RECURRENT = r"test_(gru|lstm|rnn|simple_rnn)_.*_cpu$"  # "cpu" is the runner's n
 
 
 class RecordingBackend(VulkanBackend):
-    """Records the running operator, which the runner does not pass to its comparison."""
+    """The backend under test. It remembers the operator that runs, which ONNX's runner does not pass to its comparison."""
 
     @classmethod
     def prepare(cls, model, *args, **kwargs):
@@ -36,7 +36,7 @@ class RecordingRunner(BackendTest):
 
 
 def cases(kind):
-    """Replace the runner's function, which makes the cases of all operators and takes tens of seconds."""
+    """Stand in for a function of ONNX's runner that makes the cases of all operators, which takes tens of seconds."""
     return node._NodeTestCases if kind == "node" else []
 
 

@@ -29,7 +29,7 @@ def dtype_of(described):
 
 
 def make(rng, described, low=0, high=100):
-    """Return a flat array with gaps, and a view of its elements in the tensor's shape."""
+    """Return a flat array with gaps, and a view of its elements in the shape of the tensor `described`."""
     dtype, checked = dtype_of(described), checked_tensor(described)
     count = checked.size_of_elements
     flat = rng.standard_normal(count) if dtype.kind == "f" else rng.integers(low, high, count)
@@ -44,9 +44,8 @@ def checked_tensor(described):
 
 
 def run(device, desc, arrays, in_place=None, element=None):
-    """Run an operator and return its output in its shape. arrays: flat, by field. in_place: the input that shares the output's
-    buffer. element: the type of an activation that DirectML does not have. Gaps and guards must not change, and the results
-    must pass the check of calls.
+    """Run an operator, and return its output in its shape. arrays: flat, by field. in_place: the input that shares the output's
+    buffer. element: of an activation that DirectML lacks. Gaps and guards must not change; Device(verify=...) must accept it.
     """
     with guarded() as guards:
         operator = Operator(plain_problem.elementwise(desc, element)) if element else device.create_operator(desc)
@@ -151,7 +150,7 @@ def test_gemm(device, with_profile, seed):
 
 
 def test_gemm_adds_to_what_is_there(device):
-    """CTensor and the output share a buffer."""
+    """GEMM may write to the buffer of the matrix that it adds (CTensor)."""
     a, b, c = tensor(18, 5), tensor(5, 20), tensor(18, 20)
     desc = v.DML_GEMM_OPERATOR_DESC(ATensor=a, BTensor=b, CTensor=c, OutputTensor=c)
     rng = np.random.default_rng(0)
@@ -203,7 +202,7 @@ def test_slices(device, seed):
 @pytest.mark.family("each type, with random layouts", first=11)
 @pytest.mark.parametrize("seed", range(22))
 def test_identity_and_join(device, seed):
-    """Joins one to twenty inputs, which can be more than a kernel binds."""
+    """Join has one to twenty inputs. Twenty are more than a kernel can bind."""
     rng = np.random.default_rng(seed)
     data_type, count = TYPES[seed % len(TYPES)], [1, 2, 3, 20][seed % 4]
     sizes = [int(size) for size in rng.integers(1, 5, seed % 8 + 1)]
@@ -267,7 +266,7 @@ BEYOND = {D.UINT32: [(5, 4), (2**32 - 1, 4)], D.INT32: [(5, 4), (-6, 0), (-2**31
 
 @pytest.mark.parametrize("index_type", INDEX_TYPES, ids=lambda index_type: index_type.name)
 def test_indices_that_do_not_exist(device, index_type):
-    """Wrong indices from the host are refused. Wrong indices that the device wrote read the nearest row."""
+    """The host's wrong indices are refused. The device's own are known too late for that, so they read the nearest row."""
     dtype = np.dtype(index_type.name.lower())
     wrong, rows = np.array(BEYOND[index_type], object).T
     count = len(wrong)
@@ -299,7 +298,7 @@ def test_indices_that_do_not_exist(device, index_type):
 
 @pytest.mark.parametrize("desc", [v.DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC, v.DML_ACTIVATION_RELU_OPERATOR_DESC])
 def test_more_elements_than_workgroups(device, desc):
-    """A dispatch has at most 65,535 workgroups, and kernels loop over the rest."""
+    """A dispatch has at most 65,535 workgroups. Each handles several elements if there are more."""
     x = np.arange(65535 * 64 + 77, dtype=np.float32)
     described = tensor(x.size)
     check_same(run(device, desc(InputTensor=described, OutputTensor=described), {"InputTensor": x}), x)
@@ -369,7 +368,7 @@ def test_only_elementwise_of_one_layout_in_place(device, desc):
 
 
 def test_wrong_results_are_seen():
-    """The check of calls and the self-test must see one wrong bit of a copy, and an inexact sum."""
+    """The comparison behind Device(verify=...) and the self-test must show one wrong bit of a copy, and an inexact sum."""
     problem = table.from_desc(IDENTITY(InputTensor=WIDE, OutputTensor=WIDE))
     x = np.arange(6, dtype=np.int64) + 2**60
     wrong = x.copy()

@@ -28,7 +28,7 @@ from vkdml_lab.suite.support import (
 
 
 def schedule_of(seed):
-    """Return the schedule of a random problem. Over the seeds, each cell runs in each schedule."""
+    """Return the name of the schedule in which a random problem runs. All seeds together run each cell in each schedule."""
     return list(SCHEDULES)[seed // len(CELLS) % len(SCHEDULES)]
 
 
@@ -45,7 +45,7 @@ def test_random_problem_long(device, seed):
 
 @drawn("random shapes, attributes and types", 100)
 def test_random_problem_as_on_a_gpu(device, seed, monkeypatch):
-    """Any driver runs plans for GPUs: wide workgroups that load weights in blocks, within its limit of loop iterations."""
+    """The driver runs a GPU's plans: wide workgroups that load weights in blocks, but within its own limit of iterations."""
     usual = profiles.profile(device.info)
     as_on_a_gpu = replace(profiles.PROFILES["other GPUs"], is_cpu=usual.is_cpu, most_iterations=usual.most_iterations, spins=usual.spins)
     monkeypatch.setattr(profiles, "PROFILES", {"as on a GPU": as_on_a_gpu})
@@ -71,7 +71,7 @@ def random_options(seed):
 
 @drawn("random options", 160)
 def test_random_options(device, seed):
-    """The results are right, or the error names a forced option and its value."""
+    """With random options, results are right, or the error names one of these options and its value."""
     case, forced = random_case(seed), random_options(seed)
     try:
         results = run_on_device(device, case, vkdml.Options(**forced))
@@ -104,12 +104,12 @@ def test_schedule(device, schedule, variant):
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("schedule", [name for name in SCHEDULES if "stepped" in name or "persistent" in name])
 def test_one_step(device, schedule, variant):
-    """With one time step, workgroups need not wait for each other."""
+    """If there is only one time step, workgroups have nothing to wait for."""
     check_variant(device, schedule, variant, (1, 7, 10, 45), [1, 0, 1, 1, 0, 1, 1])
 
 
 def check_variant(device, schedule, variant, shape, lengths):
-    """Check a bidirectional case with lengths, one of them 0."""
+    """Check a bidirectional case of a variant of a cell. lengths: one for each row."""
     cell, flags = VARIANTS[variant]
     case = drawn_case(make_desc(cell, *shape, 2, **flags), 0.2, seed=5)
     case.arrays["SequenceLengthsTensor"] = np.array(lengths, np.uint32).reshape(1, 1, 1, -1)
@@ -127,7 +127,7 @@ def test_shape(device, shape, cell):
 
 @pytest.mark.parametrize("schedule", ["default", "plain"])
 def test_wide_input(device, schedule):
-    """X has more columns than some drivers allow iterations. Results are right or the call is refused; no sum is cut short."""
+    """X has more columns than some drivers allow a loop iterations. Results are right, or the call is refused."""
     case = drawn_case(gru_desc(2, 1, 300_000, 1, SequenceLengthsTensor=None), seed=6)
     try:
         results = run_on_device(device, case, options(device, schedule))
@@ -142,7 +142,7 @@ def test_wide_input(device, schedule):
 @pytest.mark.parametrize("schedule", ["default", "plain", "resident"])
 @pytest.mark.parametrize("shape", [(1000, 1, 128, 128), (40, 3, 8, 512), (20000, 1, 1, 4), (3, 1, 5, 1100), (1, 1, 5, 1100)])
 def test_long_and_wide(device, shape, schedule, variant):
-    """More steps and units than some drivers allow iterations must be split; more than a kernel can have must be refused."""
+    """There are more steps or units than some drivers allow a loop iterations. Results are right, or the call is refused."""
     cell, flags = VARIANTS[variant]
     case = drawn_case(make_desc(cell, *shape, SequenceLengthsTensor=None, **flags), seed=4)
     try:
@@ -157,7 +157,7 @@ def test_long_and_wide(device, shape, schedule, variant):
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("shape", [(200, 1, 64, 64), (3, 2, 5, 1100), (2, 1, 1100, 70), (9, 20, 30, 130)])
 def test_long_and_wide_float64(device, shape, variant):
-    """float64 has shapes of its own, as it needs more iterations."""
+    """float64 needs more iterations than float32, so it is tested with other shapes."""
     cell, flags = VARIANTS[variant]
     element = element_types.FLOAT64
     desc = make_desc(cell, *shape, data_type=element.data_type, SequenceLengthsTensor=None, **flags)
@@ -197,7 +197,8 @@ def test_special_values_propagate(device, activation, special, clip):
 @pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 def test_special_values_in_states(device, cell, special, element):
-    """NaN or infinity in initial states, and in the unused part of x. A row of length 0 gets last states of 0."""
+    """Initial states have NaN or infinity, as have unused steps of x, which change nothing. An empty row's last states are 0.
+    """
     desc = make_desc(cell, 3, 3, 4, 9, data_type=element.data_type, **dict.fromkeys(["PeepholeTensor"] if cell.peepholes else []))
     case = drawn_case(desc, element=element, seed=3)
     case.arrays["SequenceLengthsTensor"] = np.array([3, 0, 2], np.uint32)
