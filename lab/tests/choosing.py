@@ -1,4 +1,4 @@
-"""Chooses a few of each test's random problems for `make test`. They find every planted mistake that any of its problems finds.
+"""Chooses a few random problems of each test for `make test`. They find every mistake that any other of its problems finds.
 
     python -m lab.tests.choosing            # judges choices by mistakes that were hidden from them; takes minutes
     python -m lab.tests.choosing --write    # chooses, and writes lab/vkdml_lab/suite/sharpest.json
@@ -157,8 +157,8 @@ class Family:
         return frozenset().union(*map(self.caught, seeds))
 
     def row(self) -> list[object]:
-        """Return a row of the table: the test; the numbers of problems, of chosen ones, of mistakes, and of mistakes that these
-        find. Last, of mistakes hidden during a choice: the shares that the choice finds, and that as many first problems find.
+        """Return a row: the test; the numbers of problems, chosen problems, mistakes, and mistakes that chosen problems find.
+        Last, of mistakes hidden from a choice: the part that it finds, and the part that as many first problems find.
         """
         seeds, chosen = sorted(seeds_of(self.test)), self.choose()
         mistakes, ours, first = sorted(self.seen(seeds), key=str), [], []

@@ -102,7 +102,7 @@ def recorded(monkeypatch):
 
 
 def failed_record(device, arrays):
-    """Return the record of a case that fails, as its results are compared with those of other arrays."""
+    """Return the error's text for a case that fails, as the reference computes with `arrays` in place of some of its inputs."""
     case = drawn_case(make_desc(cells.RNN, 3, 3, 5, 9))
     results = run_on_device(device, case)
     wrong = replace(case, arrays={**case.arrays, **arrays})

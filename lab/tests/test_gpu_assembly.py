@@ -144,7 +144,7 @@ def test_what_is_loaded(compiler):
 
 @pytest.mark.parametrize("compiler", SHOWN)
 def test_waits_name_the_loads(compiler):
-    """For each load's tag, some instruction in the loop waits until no load with this tag is pending."""
+    """A load has a tag, by which waits name it. For each tag in a loop, an instruction waits until no load of it is pending."""
     for loop in of_products(whole(compiler)).inner:
         waited = {tag for one in loop.instructions for tag, most in one.waits.items() if most == 0}
         assert {one.tag for one in loop.instructions if one.tag} <= waited
@@ -209,7 +209,7 @@ def test_what_runs_after_looks_in_vain():
 
 
 def test_what_a_look_finds_is_kept():
-    """Code is needed if it stores what a poll found, or if it loads no flag. It is not left out."""
+    """Code that stores what a poll found, or that loads no flag, is needed, so it is not left out."""
     def kept(old, new):
         poll, _ = of_products(loops(assembly.parse(AMD.replace(LOOK, BRANCHES.replace(old, new))))).inner
         return {one.text for one in poll.at_once.instructions} & {new, *IN_VAIN}
@@ -233,7 +233,7 @@ BB9:
 
 
 def test_what_some_invocations_do():
-    """Code that some subgroups skip gets a role if it is in a loop with multiply-adds. In the polling loop it gets none."""
+    """Code that some subgroups skip has a role (SUMMING or FINISHING) in loops with multiply-adds, but not in polling loops."""
     whole = loops(assembly.parse(PASSED_OVER))
     roles = [one.role for one in whole.instructions if one.role]
     assert roles == [assembly.SUMMING] * 2 + [assembly.FINISHING] * 2

@@ -37,7 +37,7 @@ def test_a_gpu_in_the_processor_copies_nothing():
 
 
 def test_a_process_that_fails(monkeypatch):
-    """A process that fails has measured nothing, so no bound counts as exceeded."""
+    """If the process fails, RuntimeError is raised, as nothing was measured."""
     monkeypatch.setattr(calls, "driver", lambda *_: calls.Driver(["false"], {}))
     with pytest.raises(RuntimeError, match="tgl: the process ended with 1"):
         counted("tgl", ["layer"])

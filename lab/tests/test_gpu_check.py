@@ -55,7 +55,7 @@ def test_a_few_pipelines(compiler, case, plan):
 
 
 def _with_plain_gates(spirv):
-    """Return SPIR-V whose first buffer, that of the gates, is not volatile."""
+    """Return the SPIR-V without the decoration Volatile of its first buffer, which has the gates."""
     words, instructions, at = np.frombuffer(spirv, "<u4"), [], 5
     while at < len(words):
         instructions.append(words[at:at + (words[at] >> 16)])
@@ -87,7 +87,7 @@ def test_gates_that_are_not_volatile_break_a_demand(compiler, monkeypatch):
 @pytest.mark.device
 @pytest.mark.thorough
 def test_operators_without_a_time_loop(compiler):
-    """Operators without a time loop, such as GEMM: each of their kernels compiles for each type."""
+    """Each kernel of operators without a time loop, such as GEMM, compiles for each type."""
     cases = [case for case in CASES.values() if isinstance(case, PlainCase)]
     found = [part for case in cases for part in measure.parts(compiler, case)]
     names = ["elementwise", "arithmetic", "cast", "copy", "gather", "gemm"]
@@ -154,7 +154,7 @@ SPILLS = Expected("spills", "rx7900xtx", 2, 5, "its compiler has no room")
 
 @pytest.mark.parametrize(("values", "is_kept"), [([5, 1], True), ([6], False), ([1, 1, 1], False), ([], False)])
 def test_what_is_expected_to_be_broken(values, is_kept):
-    """SPILLS allows two kernels to break a demand, with at most 5 spills each. If all cases were checked, one must break it."""
+    """SPILLS lets two kernels break a demand, by at most 5 spills each. If all cases are checked, one of the two must do so."""
     held = list(demands.hold([part(spills=value) for value in values] + [part("rtx3090", spills=0), part(spills=0)]))
     text, all_kept = check.breaches(held, [SPILLS], is_whole=True)
     assert all_kept == is_kept
@@ -256,7 +256,7 @@ def test_the_exit_code_and_the_whole_report(tmp_path, monkeypatch, spills):
 # Drivers' answers
 
 def test_figures_of_a_driver(tmp_path):
-    """Of several executables that a driver lists, the last counts. Figures that it does not report are in the assembly."""
+    """If a driver lists several executables, the last one counts. Figures missing in its statistics are read from its texts."""
     for name, text in (("0.0", "of the first"), ("1.9", "NIR\nshared_size: 512\n"), ("1.10", "Assembly\n")):
         (tmp_path / f"{name}.txt").write_text(text)
     answer = {"ms": 2.0, "result": 0, "executables": [

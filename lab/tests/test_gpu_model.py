@@ -75,7 +75,7 @@ def test_totals_of_all_iterations():
 
 
 def test_what_some_invocations_do():
-    """The time is that of a subgroup that runs all instructions. Totals count an instruction by the share that runs it."""
+    """Time is that of a subgroup that runs all. Totals weight an instruction by the share of subgroups or lanes that run it."""
     body = [Instruction(SHARED, size=8, tag=SHARED, role=FINISHING), replace(use(SHARED), role=FINISHING)]
     step = iteration(Loop([use(), *body]), (), GPU, 64, LoopStep(True, (), finishing=1 / 16).shares(256, 64))
     assert step.cycles == iteration(Loop([use(), *body]), (), GPU, 64).cycles

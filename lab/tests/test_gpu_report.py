@@ -152,7 +152,7 @@ def test_no_step_is_begun_that_has_no_room(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("minutes", [3, 30])
 def test_every_turn_has_time(tmp_path, monkeypatch, minutes):
-    """Turns that run only the most important steps get the largest share of the time that they need."""
+    """Every turn gets time. A turn of only the most important steps gets more of its expected time than the last turn does."""
     turns, given, now = [], [], [time.time()]
     monkeypatch.setattr(gpu_report.time, "time", lambda: now[0])
 

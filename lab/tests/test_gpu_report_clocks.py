@@ -48,7 +48,7 @@ def test_clocks(cards, monkeypatch):
 
 @pytest.mark.parametrize(("warms_up", "whens"), [(True, ["before", "warmed up", "after"]), (False, ["before", "after"])])
 def test_clocks_before_and_after_a_part(cards, tmp_path, monkeypatch, warms_up, whens):
-    """A part's table of clocks has those before and after it and, if the GPU is warmed up, those in between."""
+    """The clocks are read before and after a part runs and, if the GPU is warmed up for the part, also after the warm-up."""
     sclk = cards / "card0/device/pp_dpm_sclk"
     monkeypatch.setattr(clocks, "work", lambda: sclk.write_text(AMD.format("", "*")) and "")
     with clocks.recorded(tmp_path, warms_up):

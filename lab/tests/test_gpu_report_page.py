@@ -68,7 +68,7 @@ def test_what_was_not_checked_is_told_by_its_reason():
 # Other libraries
 
 def both(*sizes):
-    """Return rows of vkdml and of another library. sizes: T, B, H, and how many times as long the other library takes."""
+    """Return rows of vkdml and another library. sizes: tuples of T, B, H, and the other library's time divided by vkdml's."""
     return [row for t, b, h, times in sizes for row in (peer("vkdml", t, b, h, 1e-3), peer("onnxruntime-cpu", t, b, h, times * 1e-3))]
 
 

@@ -73,7 +73,7 @@ end
 
 @dataclass(frozen=True)
 class Lines:
-    """One compiler's assembly. shown: a kernel with gaps. word, store: a right load or store of h, and a wrong one."""
+    """A compiler's assembly. shown: a kernel to fill in, and a product. word, store: a right and a wrong load or store of h."""
 
     shown: tuple[str, str]
     word: tuple[str, str]

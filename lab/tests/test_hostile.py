@@ -36,7 +36,7 @@ def test_kernels_are_right_on_a_hostile_device(mode, seed):
 @pytest.mark.family("types", first=1)
 @pytest.mark.parametrize(("element", "rounding"), [(element_types.FLOAT32, 2.0**-24), (element_types.FLOAT64, 2.0**-48)])
 def test_activations_whatever_a_driver_makes_of_nan(element, rounding):
-    """Activations of NaN are NaN, even if a compiler assumes that there is no NaN. Others are within four roundings."""
+    """Activations of NaN are NaN, even if a compiler assumes no NaN. Activations of numbers are right within four roundings."""
     x = np.concatenate([np.linspace(-6, 6, 601), np.geomspace(1e-6, 1, 60), -np.geomspace(1e-6, 1, 60)]).astype(element.name)
     described = tensor(x.size, data_type=element.data_type)
     for row in (row for row in activations.BY_DESC.values() if row.has_pairs or not element.pairs):

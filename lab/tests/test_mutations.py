@@ -52,7 +52,7 @@ def passes(run, seed):
 
 
 def assert_caught(catches, seeds, test=None):
-    """Check that ENOUGH seeds' problems find a mistake. test: `make test` must run one of these seeds of this test."""
+    """Check that catches(seed) is true for ENOUGH seeds. test: if given, `make test` must run it with the first such seed."""
     found = list(islice(filter(catches, seeds), ENOUGH))
     assert len(found) == ENOUGH, f"{len(found)} of {len(seeds)} problems catch this mistake"
     chosen = sharpest.SEEDS[test.__name__] if test else seeds
@@ -60,7 +60,7 @@ def assert_caught(catches, seeds, test=None):
 
 
 def mutated(right, function, changes):
-    """Return a copy of a module in which the text of one function is changed."""
+    """Return a copy of the module `right` in which the text of one function has these changes."""
     before = after = inspect.getsource(getattr(right, function))
     for old, new in changes.items():
         assert old in after, f"{function} has no {old!r} any more, so this row changes nothing"
@@ -275,7 +275,7 @@ FUNCTIONS = [
 
 
 def wrong_functions():
-    """Yield for each activation: another one, ignored parameters, and exchanged parameters."""
+    """Yield wrong variants of each activation: another activation, ignored parameters, and exchanged parameters."""
     for name, row in ACTIVATIONS.items():
         other = "RELU" if name == "IDENTITY" else "IDENTITY"
         yield name, f"taken as {other}", ACTIVATIONS[other].function
@@ -364,7 +364,7 @@ def by_reference(node, inputs, attributes):
 
 
 def shows_wrong_lists(changes, seed):
-    """Whether a random ONNX node's results change if its lists of activations and parameters are read wrongly."""
+    """Whether a random ONNX node's results change if from_onnx() with `changes` reads its lists of activations wrongly."""
     node, inputs = test_onnxruntime.random_node(seed)
     attributes = attributes_of(node)
     if "activations" not in attributes:

@@ -85,7 +85,7 @@ def test_a_leak_is_seen(leak, tmp_path):
 @pytest.mark.device
 @pytest.mark.thorough
 def test_a_short_soak(tmp_path, capsys):
-    """One process without driver failures and one with them run, and the report is written."""
+    """Two processes make calls. In the second one, the driver fails at times. Nothing is wrong, and the report is written."""
     code = soak.main(["--minutes", "0.01", "--seed", "3", "--output", str(tmp_path)])
     text = (tmp_path / report.MARKDOWN).read_text()
     assert code == 0, text

@@ -99,7 +99,7 @@ def test_what_is_ignored_is_said(cause):
 
 
 def test_a_smallest_case():
-    """If a library ignores clip, the case is shrunk to one step, row and unit, with clip and no other feature."""
+    """If a library ignores clip, the case is shrunk to one step, row and unit. It keeps clip and loses its other features."""
     node = corpora.usual("LSTM", (7, 4, 5, 9), "sequence_lens initial_h P", direction="bidirectional", clip=0.3, layout=1)
     change = judging.AS_IF["clip is ignored"]
 
@@ -123,7 +123,7 @@ def asked(function, patience=20.0):
 @pytest.mark.family("outcomes", first=2)
 @pytest.mark.parametrize(("function", "outcome"), [("crashes", CRASHED), ("without_lengths", WRONG), ("right", RIGHT), ("hangs", HUNG), ("refuses", REFUSED), ("lacks", UNSUPPORTED)])
 def test_outcomes_of_a_function(function, outcome):
-    """After a function that crashed or hung, the next node is computed nevertheless."""
+    """If a function crashes or hangs, this is the outcome for its node, and the next node is computed nevertheless."""
     one = asked(function, 3.0 if function == "hangs" else 20.0)
     try:
         node = corpora.usual("GRU", (3, 2, 4, 5), "sequence_lens")

@@ -78,7 +78,7 @@ def without_barriers() -> AbstractContextManager[object]:
 
 
 def with_timeout(seconds: float) -> AbstractContextManager[object]:
-    """Open devices in this context that count as lost if a submission takes this many seconds."""
+    """Let devices that are opened in this context count as lost if a submission takes this many seconds."""
     return patch.object(driver, "TIMEOUT", seconds)
 
 
@@ -94,5 +94,5 @@ def with_kernel(name: str, spirv: bytes) -> AbstractContextManager[object]:
 
 
 def tensors_through_the_host(is_wanted: bool) -> AbstractContextManager[object]:
-    """Copy tensors of twins (converted PyTorch modules) through the host in this context, if wanted, unless they ran before."""
+    """Let twins (converted PyTorch modules) that first run in this context copy tensors through the host, if `is_wanted`."""
     return patch.dict("vkdml.faces.torch.transfers.APIS", {}, clear=is_wanted)

@@ -145,7 +145,7 @@ def synchronization(tests: Sequence[str]) -> int:
 
 
 def gpu_assisted(looked: Looked) -> int:
-    """Run the self-test and tests of GPU kernels under this validation, with buffers of exact sizes. Returns an exit code."""
+    """Run the self-test and tests of GPU kernels under GPU-assisted validation, with unpadded buffers. Returns an exit code."""
     _, control = messages(layers(), [sys.executable, "-c", MISTAKE, *looked.mistake], settings=looked.settings)
     if looked.message not in control:
         print(f"validate: the layer does not see {looked.name} that are there, so it has not looked for any: it is too old, or "

@@ -90,7 +90,7 @@ def test_special_numbers_are_certain(special, wrong):
 
 
 def test_where_rounding_decides_nothing_is_said():
-    """No result can be judged if a ThresholdedRelu's input is exactly at its threshold. With any other input, it can be."""
+    """If a ThresholdedRelu's input is exactly at its threshold, the result cannot be judged. For any other input, it can be."""
     for alpha, is_certain in ((0.75, False), (0.7501, True)):
         desc = make_desc(cells.RNN, 1, 1, 1, 1, BiasTensor=None, HiddenInitTensor=None, SequenceLengthsTensor=None,
                          ActivationDescs=[descs.DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC(Alpha=alpha)])

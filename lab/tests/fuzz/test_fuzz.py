@@ -43,7 +43,7 @@ def test_random_calls(device):
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_more_random_calls(device, seed):
-    """Some calls amplify rounding too much to be judged. At most a third of them may: those of one operator out of three."""
+    """Calls that amplify rounding too much are not judged. At most a third may do so: the calls of one of three operators."""
     assert_none_fails(palette(seed, 3), 250, seed, 1 / 3, **({} if seed == 1 else FEW))
 
 
@@ -79,7 +79,7 @@ def run_instead(monkeypatch, run):
 
 
 def test_a_wrong_number_is_found(device, monkeypatch):
-    """Calls of two or more steps have one number that is wrong by 1e-4. The search finds one, and shrinks it to two steps."""
+    """Calls of two or more steps give a number that is off by 1e-4. The search finds one such call, shrunk to two steps."""
     def run(call, values):
         part, = FACES["function"].run(call, values)
         if call.steps >= 2:

@@ -59,7 +59,7 @@ def counts() -> Counter[int]:
 
 
 def spoiled(gpu: Gpu, samples: Any) -> bool:
-    """Whether a problem's results are wrong."""
+    """Whether results of the self-test's samples of a problem are wrong, or computing them raises an error."""
     try:
         return bool(self_test._wrong(gpu, samples))
     except VkdmlError:

@@ -1,4 +1,4 @@
-"""Kernels on the emulated Radeon beneath Mesa's driver, as with `vkdml radeon`. They take minutes: `make test` skips them."""
+"""Kernels on the emulated Radeon beneath Mesa's driver, as with `vkdml radeon`. `make test` skips the tests: they are slow."""
 
 import os
 import re

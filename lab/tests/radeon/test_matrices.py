@@ -19,7 +19,7 @@ def rows_of(rdna, width):
 
 
 def put_in(wave, start, matrix, is_bf16, rdna):
-    """Store a matrix in registers from number `start` on, two numbers in a word. Returns their names in assembly."""
+    """Store a matrix in registers from number `start` on, two numbers in a word. Returns the registers in assembly."""
     bits = (matrix.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16) if is_bf16 else matrix.astype(np.float16).view(np.uint16)
     words, lanes = bits.reshape(16, 8, 2)[..., 0] | bits.reshape(16, 8, 2)[..., 1].astype(np.uint32) << 16, np.arange(wave.width)
     count = 8 if rdna == 3 else 256 // wave.width // 2

@@ -57,7 +57,7 @@ class Wave:
         self.s[register:register + width // 32] = 0xffffffff
 
     def run(self, *texts: str, mode: int = KEEP_DENORMALS) -> str | None:
-        """Execute instructions. Returns the kind of a finding (a fault that the emulator reports), or None."""
+        """Execute instructions. mode: the register MODE. Returns the kind of a finding (a fault that is reported), or None."""
         made = [instruction for text in (*texts, "s_endpgm") for instruction in decoder.program([(0, text)])]
         scc = ctypes.c_uint32(self.scc)
         found = library().radeon_run((Instruction * len(made))(*made), self.width, mode, *(
@@ -68,7 +68,7 @@ class Wave:
 
 
 def run_groups(text: str, groups: int, waves: int, memory: np.ndarray, **settings: int) -> set[str]:
-    """Execute a program on a buffer, in workgroups. A label is a line of its own. Returns the kinds of findings (faults)."""
+    """Run a program on a buffer, in `groups` workgroups of `waves` waves. Labels have own lines. Returns kinds of faults."""
     lines, labels = list[str](), dict[str, int]()
     for line in filter(None, map(str.strip, text.splitlines())):
         if line.endswith(":"):
@@ -92,7 +92,7 @@ def word(number: float | str) -> int:
 
 
 def vector(name: str, rows: Sequence[Sequence[int]], *, to: int = 0, mode: int = KEEP_DENORMALS, suffix: str = "") -> list[int]:
-    """Return an instruction's results. rows: sources of each lane. to: the destination's old word. suffix: text at its end."""
+    """Return an instruction's result by lane. rows: each lane's sources. to: the destination's old word. suffix: added text."""
     wave = Wave(64)
     wave.v[0] = to
     for lane, row in enumerate(rows):

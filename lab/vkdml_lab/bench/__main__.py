@@ -63,7 +63,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def select(option: str, names: Sequence[str] | None, known: Sequence[str]) -> list[str]:
-    """Return the names in the order of the known ones, or all known ones if there are none. Exits if a name is unknown."""
+    """Return `names` in the order of `known`, or all of `known` if there are none. Exits if the option has an unknown name."""
     unknown = set(names or ()) - set(known)
     if unknown:
         print(f"bench: {option}: no {', '.join(sorted(unknown))}; there are {', '.join(known)}", file=sys.stderr)
@@ -73,7 +73,7 @@ def select(option: str, names: Sequence[str] | None, known: Sequence[str]) -> li
 
 def measure_chosen(cases: Sequence[Case], wanted: Sequence[Peer], default: DeviceInfo, chosen: argparse.Namespace
                    ) -> report.Report:
-    """Measure what the command's options (`chosen`) select, write the report and print it."""
+    """Measure what the options `chosen` select, write the report and print it. wanted: libraries. default: vkdml's device."""
     processes, missing = open_all(wanted)
     workers = [{"name": process.peer.name, **process.description, "platform": process.peer.platform,
                 "baseline": process.peer.baseline} for process in processes]

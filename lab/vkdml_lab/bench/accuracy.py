@@ -193,7 +193,7 @@ def _pair(largest: float | None, usual: float | None) -> str:
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """Draw the largest error over T, with a panel for each type, at the H for which the most T were measured."""
+    """Draw the largest errors against T, in a panel for each type. H is the one for which the most T were measured."""
     hidden = max((row.hidden for row in rows), key=[row.hidden for row in rows if row.operator == "GRU"].count)
     figure, axes = plt.subplots(1, len(ELEMENT_TYPES), figsize=(14, 4), layout="constrained")
     for place, element in zip(axes, ELEMENT_TYPES):

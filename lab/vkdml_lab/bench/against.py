@@ -7,9 +7,9 @@ of both run the same cases in turns, so that other work on the machine slows bot
 
 - steady: a call, once all is compiled. Both workers are alive; each pair is a sample of one and then a sample of the other.
   "host" is from numpy to numpy, "device" is the execution only.
-- first: from after the imports to the first result of a call from numpy to numpy, in a new process each time, with the driver's
-  cache of compiled shaders off.
-- compile: the first call's time in these processes less a later call's.
+- first: the time from the end of the imports to the first result of a call from numpy to numpy, in a new process each time.
+  The driver's cache of compiled shaders is off.
+- compile: the first call's time in these processes, minus a later call's.
 
 The ratio this/other is the median of the ratios of the pairs; below 1, this tree is faster.
 """

@@ -11,7 +11,7 @@ def bound(case: Case, ceilings: dict[str, Any], weight_bytes: int = 4) -> tuple[
     """Return what limits a case (arithmetic, reads or a submission), and the least seconds of a call by this limit.
 
     Recurrent weights count as read once a step, although kernels may keep them in private memory. W does not count, as one
-    product over all steps can read it once.
+    product over all steps can read it once. weight_bytes: the size of one weight.
     """
     recurrent_bytes = case.recurrent_weights * weight_bytes
     seconds = {

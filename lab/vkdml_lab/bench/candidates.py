@@ -2,7 +2,7 @@
 
     python -m bench.candidates [--cases NAME ...] [--samples N] [--output FILE]
 
-A tiling is a plan's schedule and sizes. "over the best" is a plan's time over the fastest one's, minus 1. All take turns.
+A tiling is a plan's schedule and sizes. "over the best" is a plan's time divided by the best time, minus 1. Plans take turns.
 """
 
 from __future__ import annotations

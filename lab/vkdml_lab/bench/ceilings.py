@@ -36,7 +36,7 @@ VEC4 = 16  # bytes
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes to try. chains: numbers of independent vectors in an invocation. More hide more latency but take more registers."""
+    """Sizes to try. chains: independent vectors in an invocation: many hide latency, but take registers. groups: workgroups."""
 
     chains: tuple[int, ...] = (2, 3, 4, 8)
     groups: tuple[int, ...] = (1, 64, 4096)
@@ -69,7 +69,7 @@ class Library:
         }
 
     def _fma_rate(self) -> float:
-        """Return GFLOP/s, with a multiply-add as two operations: the best of all sizes."""
+        """Return the best GFLOP/s of all sizes. A multiply-add counts as two operations."""
         return max(self._fma(*sizes) for sizes in product(self._sizes.chains, self._workgroups, self._sizes.groups)) / 1e9
 
     def _fma(self, chains: int, workgroup: int, groups: int) -> float:

@@ -19,7 +19,7 @@ COLORS = {"device": "#c9541b", "host": "#0b5fa5"}
 
 
 class Ratios(NamedTuple):
-    """PyTorch's time over vkdml's for a problem: with all tensors on the GPU, and from numpy to numpy."""
+    """PyTorch's time divided by vkdml's for a problem: with all tensors on the GPU, and from numpy to numpy."""
 
     problem: str
     device: float
@@ -27,7 +27,7 @@ class Ratios(NamedTuple):
 
 
 def ratios(page: str) -> list[Ratios]:
-    """Return the ratios of the page's table, computed from its times; its own ratios are rounded."""
+    """Compute the ratios of the times in the page's table, as the ratios that the table has are rounded."""
     found = []
     for row in re.findall(r"^\|((?:GRU|LSTM|RNN) \(.*)\|$", page, re.M):
         problem, *cells = row.split("|")

@@ -1,4 +1,4 @@
-"""Measures time against the size of one dimension, for the workers (libraries' processes) that the pictures show."""
+"""Measures time against the size of one dimension, for the libraries whose rows in the table of peers say `grows`."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def measure(case: Case, processes: Sequence[Process], samples: int, progress: Pr
 
 
 def _warm_up(process: Process, case: Case, samples: int) -> list[Result]:
-    """Compile and check the case. Returns, for each way to call the library, a result without samples, some with an error."""
+    """Compile and check the case. Returns a result for each way to call the library. Very slow ways already have a sample."""
     changed = process.peer.case(case)
     results = [Result(case.name, process.peer.name)]
     try:

@@ -1,4 +1,4 @@
-"""Makes the ONNX model that libraries compute. The reports' programs, which show mistakes, begin with this file's text."""
+"""Makes an ONNX model of one node. The programs in reports, which show a library's mistakes, begin with one_node()'s source."""
 
 import inspect
 from typing import Any

@@ -31,7 +31,7 @@ DPI = 120
 
 
 def draw(report: Report, folder: Path) -> None:
-    """Draw the pictures that have results. Without results of vkdml, draw none."""
+    """Draw the throughput of the cases for which vkdml has times. If there are none, draw nothing."""
     shown = [case for case in CASES if case.name in THROUGHPUT and any(
         (row["case"], row["worker"]) == (case.name, OURS) and "ms" in row for row in report.results)]
     if shown:

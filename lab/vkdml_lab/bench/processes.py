@@ -16,13 +16,13 @@ PATIENCE = 180.0  # seconds without an answer before a worker counts as hung
 
 
 def machine() -> dict[str, str]:
-    """Return the processor and operating system, for reports."""
+    """Return the operating system, Python's version and the number of usable cores, for reports."""
     return {"system": platform.platform(), "Python": platform.python_version(), "cores": str(len(os.sched_getaffinity(0)))}
 
 
 def environment(changes: Mapping[str, str]) -> dict[str, str]:
-    """Return this process's environment with changes. The Vulkan loader looks for layers in this folder, which has none, so
-    that kp (Kompute) enables no installed validation layer.
+    """Return this process's environment with changes. The Vulkan loader looks for layers in the folder of this file, which has
+    none. So kp (Kompute) enables no installed validation layer.
     """
     return {**os.environ, "VK_LAYER_PATH": str(Path(__file__).parent), **changes}
 
@@ -52,7 +52,7 @@ class Process(Worker):
 
 
 def open_all(wanted: Sequence[Peer]) -> tuple[list[Process], list[dict[str, str]]]:
-    """Return the workers that can run. Of each other one, return why it cannot, and how to install it."""
+    """Return the processes of libraries that can run. For each other library, return why it cannot, and how to install it."""
     processes, missing = [], []
     for peer in wanted:
         process = Process(peer)

@@ -97,7 +97,7 @@ FORMATS = {"ms": ".4g", "spread": ".0%", "gflops": ".3g", "first_call": ".2f", "
 
 
 def ratio_table(rows: Sequence[Row]) -> str:
-    """Return a table with a line for each case: a worker's time over vkdml's, or over that of the worker in the heading."""
+    """Return a table of times divided by vkdml's, or by those of the worker in the heading. Rows: cases. Columns: workers."""
     compared = [row for row in rows if row["way"] == "host" and "times" in row]
     headings = {row["worker"]: row["worker"] if row["baseline"] == OURS else f"{row['worker']} / {row['baseline']}"
                 for row in compared}

@@ -53,7 +53,7 @@ class Runner:
 
 
 def most_alike(names: Mapping[Key, str], wanted: str) -> Key:
-    """Return the key whose name shares most words with the wanted one, as libraries write names differently; else the first."""
+    """Return the first key whose name shares the most words with `wanted`, as libraries write names differently."""
     words = set(wanted.lower().split())
     return max(names, key=lambda key: len(words & set(names[key].lower().split())))
 

@@ -4,8 +4,8 @@
 
 There are two models: a two-layer bidirectional LSTM(64) for random T from 1 to 199 and B from 1 to 39; and nine bidirectional
 GRUs in a chain, as in text to speech, for sentences of random lengths with B = 1. The first pass meets each shape for the first
-time. The second pass repeats the calls in the same order. "over steady" is the second pass's time over the sum of each call's
-best time in several repetitions.
+time. The second pass repeats the calls in the same order. "over steady" is the second pass's time divided by the sum
+of each call's best time in several repetitions.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _pipelines(device: vkdml.Device) -> int:
 
 
 def row(seconds: dict[str, list[float]], pipelines: int, late: int) -> dict[str, Any]:
-    """Return a row: quantiles of a call's ms in the first pass. pipelines: compiled in it. late: those of its second half."""
+    """Return a row: quantiles of a call's ms in the first pass. pipelines: how many it compiled; late: in its second half."""
     first = np.array(seconds["first"]) * 1e3
     p50, p90, p99 = np.quantile(first, (0.5, 0.9, 0.99)).tolist()
     return {"p50 ms": p50, "p90 ms": p90, "p99 ms": p99, "max ms": float(np.max(first)), "p99/p50": p99 / p50,

@@ -28,7 +28,7 @@ def arrays(problem: Problem) -> dict[str, np.ndarray]:
 
 
 def seconds(trial: Trial, plans: Sequence[Plan], samples: int) -> list[float | str]:
-    """Return each plan's median seconds, or the text of its error."""
+    """Return each plan's median seconds, or a text that says why there are none."""
     runs = [_settled(trial, plan) for plan in plans]
     for one in [run for run in runs if isinstance(run, Run)][:1]:  # the GPU rested during compiling
         warm_up(one.execute)

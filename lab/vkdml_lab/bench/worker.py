@@ -80,7 +80,7 @@ class LibraryWorker:
         warm_up(self._runner(way).run)
 
     def sample(self, way: str, calls: int) -> float:
-        """Return the mean seconds of a call in a sample of about `calls` calls."""
+        """Make a sample of about `calls` calls. Returns the mean seconds of a call."""
         runner = self._runner(way)
         runs = max(1, calls // runner.calls)
         runner.before()

@@ -61,7 +61,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _elsewhere(chosen: argparse.Namespace) -> int:
-    """Do what needs no Vulkan device: test another library (--target), or write the cases to files (--export)."""
+    """Test another library (--target) or write cases to files (--export): both need no Vulkan device. Returns an exit code."""
     given = [f"--{name}" for name in ("target", "export", "device", "resume") if getattr(chosen, name)]
     if len(given) > 1:
         raise InvalidArgumentError("conformance", given[0], f"with {given[1]}",

@@ -22,7 +22,7 @@ _NO_NEWS = re.compile(r'\s*File "|\s*\.\.\.$|(Current thread|Thread) 0x|Extensio
 
 
 def failed_record(test: Test) -> Record | None:
-    """Return the record of the comparison that failed the test. Else return that of what was running, or None."""
+    """Return the record of the comparison that failed the test, or else that of the operator that was running, or None."""
     wrong: list[Record] = [record for record in test.get("records", []) if record.get("wrong")]
     return wrong[-1] if wrong else test.get("running")
 

@@ -110,7 +110,7 @@ def _about(run: Run) -> str:
 
 
 def _nearest(run: Run) -> str:
-    """Return the case that came nearest to its tolerance, or exceeded it most."""
+    """Return a sentence about the case that came nearest to its tolerance, or exceeded it most."""
     records = [(test["test"], record) for test in run.tests for record in test.get("records", [])]
     name, worst = max(records, key=lambda pair: np.inf if pair[1]["fraction"] is None else pair[1]["fraction"])
     share = "not finite" if worst["fraction"] is None else f"{worst['fraction']:.1%}"

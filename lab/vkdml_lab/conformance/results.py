@@ -26,7 +26,7 @@ Record = dict[str, Any]  # a case, as lab/vkdml_lab/suite/recording.py writes it
 
 
 def begin(path: Path, about: About, resume: bool) -> None:
-    """Prepare the file: to resume, keep the results of finished tests; else empty it."""
+    """Prepare the results file. To `resume` a run with the same facts `about` it, keep finished tests. Else empty the file."""
     ended: list[Test] = []
     if resume and path.exists():
         head, tests = read(path)
@@ -50,7 +50,7 @@ def read(path: Path) -> tuple[dict[str, Any], list[Test]]:
 
 
 def add_crash(path: Path, how: str, output: str) -> bool:
-    """Record that the running test crashed the process. Returns whether a test was running."""
+    """Record how the running test ended the process, in words. output: its last lines. Returns whether a test was running."""
     running = [test for test in read(path)[1] if test["outcome"] == UNFINISHED]
     for test in running:
         doing = (test.get("running") or {}).get("doing") or "running it"

@@ -156,7 +156,7 @@ def run_suite(path: Path, about: About, chosen: Chosen, resume: bool = False, pr
 
 
 def _run_tests(path: Path, index: str, arguments: Sequence[str], progress: Progress | None = None) -> processes.Ended:
-    """Run pytest in a process of its own."""
+    """Run pytest in a process of its own, on the device of this index. path: the results file."""
     command = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", str(PACKAGE), "-p", "vkdml_lab.suite.plugin",
                "-p", "no:cacheprovider", "-q",
                "--capture=sys", f"--timeout={_TEST_SECONDS}", *arguments, "--report", str(path.resolve())]
@@ -176,7 +176,7 @@ def _run_again(path: Path, index: str, tests: Sequence[str], chosen: Chosen) -> 
 
 
 def _alone(index: str, test: Test, arguments: Sequence[str], chosen: Chosen) -> str:
-    """Return the outcome of a test that runs alone, in a few words."""
+    """Run a test alone, on the device of this index. Returns its outcome in a few words."""
     plain = [argument for argument in chosen.options() if not argument.startswith(("--only", "--quick"))]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "results.jsonl")

@@ -35,7 +35,7 @@ def _function(name: str, schedule: Schedule) -> Callable[[], Run]:
 
 
 def _discrete(run: Run) -> Run:
-    """Make the device copy its inputs and outputs, as a discrete GPU does. Returns `run`."""
+    """Let the device copy inputs and outputs from now on, as a discrete GPU does. Returns the scenario's function `run`."""
     vkdml.Device().gpu.host_memory = False
     return run
 
@@ -68,7 +68,7 @@ def _tensor(*sizes: int, flags: vkdml.DML_TENSOR_FLAGS = vkdml.DML_TENSOR_FLAGS.
 
 
 def _relu(device: vkdml.Device) -> vkdml.Operator:
-    """Make the operator that compiles fastest."""
+    """Make a ReLU operator, the one that compiles fastest."""
     return device.create_operator(vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC(_tensor(_B, _H), _tensor(_B, _H)))
 
 
@@ -103,7 +103,7 @@ def _graph() -> Run:
 
 
 def _life_cycle(is_asynchronous: bool) -> Callable[[], Run]:
-    """Make a scenario of DirectML's objects. It packs the weights in an initializer, and uploads and downloads one by one."""
+    """Make a scenario of DirectML's objects. An initializer packs the weights. is_asynchronous: by execute_async()."""
     def make() -> Run:
         x, w, r = _arrays(1)
 

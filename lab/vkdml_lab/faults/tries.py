@@ -27,7 +27,7 @@ class Tries:
         self.worker = Worker("vkdml_lab.faults.worker", [str(folder)], {**os.environ, **build(folder)}, ROOT, patience)
 
     def faults(self, scenario: str) -> list[list[Fault]]:
-        """Return all faults to try: each call that a scenario makes fails with each result that its function can return."""
+        """Return the faults to try: for each call that a scenario makes, a list with a fault for each error it can return."""
         counts: Mapping[str, int] = self.ask("counts", scenario)
         faults = []
         for function, count in counts.items():

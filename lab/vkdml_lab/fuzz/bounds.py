@@ -88,7 +88,7 @@ def rounded(element: ElementType, values: np.ndarray) -> np.ndarray:
 
 
 def check(element: ElementType, results: Mapping[str, np.ndarray], judged: Allowed) -> None:
-    """Compare results with their bounds, by field. Raises AssertionError if one is farther off."""
+    """Compare results with their bounds, by field. Raises AssertionError if a number is off by more than its bound."""
     assert set(results) == set(judged.expected)
     largest = float(ml_dtypes.finfo(element.name).max)
     for field, result in results.items():
@@ -134,7 +134,7 @@ class _Noise:
         self._rng = np.random.default_rng(0)
 
     def factor(self, shape: tuple[int, ...], roundings: float = 1.0) -> np.ndarray:
-        """Return random factors near 1, one for each copy along the first dimension. Those of the first copy are exactly 1."""
+        """Return random factors, off from 1 by up to so many roundings. The first dimension is copies; the first has only 1."""
         made = 1 + self._rng.uniform(-roundings * self.rounding, roundings * self.rounding, shape)
         made[0] = 1
         return made

@@ -1,7 +1,7 @@
 """Calls as plain data: the operator, the face (a way to call vkdml), the numbers, and the broken arguments.
 
-A call can be stored as JSON and made again from it; regressions.json keeps calls that failed. Compiling takes a hundred times
-as long as calling, so a run draws its operators from a small palette, and everything else freely.
+A call can be stored as JSON and made again from it; regressions.json keeps calls that failed. Compiling is a hundred
+times slower than calling, so a run draws its operators from a small palette, and everything else freely.
 """
 
 from __future__ import annotations

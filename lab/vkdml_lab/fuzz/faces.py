@@ -111,7 +111,7 @@ def _run_stream(call: Call, values: dict[str, Any]) -> list[Part]:
 
 
 def _piece(call: Call, x: np.ndarray, before: Arrays, y: np.ndarray, after: Arrays) -> Part:
-    """Return a piece of a stream as a part, to be judged as a call that takes it from one state to the next."""
+    """Return a piece of a stream as a part, to be judged as a call that takes the stream from one state to the next."""
     states = {field: before[_name(call, field)] for field in STATES.values() if field in call.operator.row.inputs}
     operator = replace(call.operator, given=tuple({*call.operator.given, *states} - {"SequenceLengthsTensor"}))
     piece = replace(call, operator=operator, steps=x.shape[int(call.layout)])

@@ -19,7 +19,7 @@ from vkdml_lab.fuzz.faces import FACES
 
 
 def run(call: Call) -> bool:
-    """Check that the broken call is refused, and that the right one is right. Returns whether its results could be judged."""
+    """Check that a broken call is refused, and that unbroken it gives right results. Returns whether these can be judged."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         if call.breaks:

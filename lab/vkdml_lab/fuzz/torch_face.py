@@ -151,7 +151,7 @@ def _copied(copied: Callable[[torch.nn.Module], torch.nn.Module], made: _Call, t
 
 
 def _compiled(made: _Call, twin: torch.nn.Module, given: Any, hx: Any) -> Results:
-    """Run a twin under torch.compile with two shapes. Increases PyTorch's limit of compilations, which all twins share."""
+    """Run a twin under torch.compile with two shapes. Returns both results. Increases PyTorch's limit of compilations."""
     other = replace(made, steps=made.steps % 7 + 2, batch=made.batch % 5 + 2)
     compiled = torch.compile(twin, backend="eager", dynamic=True)
     with torch._dynamo.config.patch(allow_rnn=True, recompile_limit=64):

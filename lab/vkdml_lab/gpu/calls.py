@@ -124,7 +124,7 @@ def breaches(gpu: Gpu, call: str, counts: Counts) -> list[str]:
 
 
 def counted(name: str, calls: list[str], drivers: Path = FETCHED) -> dict[str, Counts]:
-    """Return the counts of a warm call for each of these names in the table CALLS. Raises RuntimeError if the process fails."""
+    """Return the counts of a warm call on the GPU `name`, for each of these names in CALLS. Raises RuntimeError if it fails."""
     with tempfile.TemporaryDirectory() as temporary:
         of_gpu: Driver = driver(GPUS[name], drivers, Path(temporary))
         # Nothing is computed, so findings must not be kept for real devices

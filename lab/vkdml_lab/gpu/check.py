@@ -41,7 +41,7 @@ FIRST_CALL_SECONDS = 2.0  # limit for compiling in a first call, on one core
 
 @dataclass(frozen=True)
 class Checked:
-    """A GPU's results: parts (kernels of plans), refused plans, seconds of its compiler and of all, and of first calls."""
+    """A GPU's results. parts: kernels of plans. refused: texts. pipelines: how many. first_calls: rows of their seconds."""
 
     parts: list[Part]
     refused: list[str]
@@ -75,7 +75,7 @@ def row(part: Part) -> dict[str, Any]:
 
 
 def breaches(held: Iterable[Held], expected: Iterable[Expected] = (), is_whole: bool = False) -> tuple[str, bool]:
-    """Return a table of demands and their breaches, and whether all of these are expected. held: parts with their demands."""
+    """Return a table of demands and breaches, and whether these are as expected. is_whole: each expected one must occur."""
     lines, text, reasons = [], [], list[str]()
     known_of = {(one.demand, one.gpu): one for one in expected}
     for demand, group in groupby(held, lambda one: one.demand):
@@ -102,7 +102,7 @@ def breaches(held: Iterable[Held], expected: Iterable[Expected] = (), is_whole: 
 
 
 def check(name: str, cases: list[str], drivers: Path | None, keep: Path | None, forced: dict[str, Options]) -> Checked:
-    """Plan these cases for a GPU, compile all plans, and return the results."""
+    """Plan these cases for a GPU, and compile all plans. keep: a folder for assemblies. forced: the plans' options by name."""
     start = time.perf_counter()
     compiler = Compiler(GPUS[name], drivers, keep)
     try:

@@ -40,7 +40,7 @@ def _microseconds(part: Part) -> float | None:
 
 
 def _share_of_known(part: Part) -> float | None:
-    """Return a step's estimated time divided by the one that times.txt has for this GPU, case and plan. None if it has none."""
+    """Return a step's estimated time divided by that in times.txt for this GPU, case and plan. None if times.txt has none."""
     known = times.KNOWN.get((part.gpu.name, part.case.name, part.plan))
     found = _microseconds(part)
     return found / known if found and known else None
@@ -54,7 +54,7 @@ def _weights_loaded(part: Part) -> float | None:
 
 
 def _rounds(part: Part) -> float | None:
-    """Return how many batches of workgroups run one after another. None if they do not wait, or if options force that."""
+    """Return how many batches of workgroups run one after another. None if no workgroup waits, or if options force the plan."""
     return part.estimate.rounds if part.estimate and part.waits and part.plan in (DEFAULT, TRIED) else None
 
 
@@ -69,7 +69,7 @@ def _share_of_peak(part: Part) -> float | None:
 
 
 def _share_of_floor(part: Part) -> float | None:
-    """Return a step's time over the least time to read its weights, from the nearest cache that holds all of them."""
+    """Return a step's time divided by the least time to read its weights, from the nearest cache that holds all of them."""
     if not part.estimate or not part.is_loop:
         return None
     problem, constants, rates = part.case.problem, part.dispatch.constants, part.gpu.rates

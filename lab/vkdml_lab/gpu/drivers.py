@@ -62,7 +62,7 @@ class Driver:
 
 
 def driver(gpu: Gpu, folder: Path | None, temporary: Path) -> Driver:
-    """Return the driver of a GPU. folder: gpu/fetch's. temporary: a folder for files that the Vulkan loader reads."""
+    """Return the driver of a GPU. folder: made by gpu/fetch. temporary: a folder for files that the Vulkan loader reads."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("VK_", "LD_"))}
     environment = kept | gpu.environment | {"MESA_SHADER_CACHE_DISABLE": "true", "PYTHONPATH": python_path(),
                                             "VKDML_SELFTEST": "off"}  # nothing is computed

@@ -14,7 +14,7 @@ DESKTOP, INTEGRATED, MOBILE = "desktop", "integrated", "mobile"
 class Gpu:
     """A GPU. suite: Debian's suite that has its driver. shim: the library that stands in for the kernel driver, or "".
 
-    title: the device's name, if its driver makes none up. allocation: unit in which a lane's registers are allocated, if the
+    title: the device's name, if its driver does not know it. allocation: unit in which a lane's registers are allocated, if the
     driver's own count of subgroups is wrong because it assumes fewer registers; else 0.
     """
 

@@ -67,7 +67,7 @@ def loops(blocks: list[Block]) -> Loop:
 
 
 def _backward(after: list[list[int]]) -> Iterator[tuple[int, int]]:
-    """Yield each branch that jumps back to a block on the path to the branch, in a depth-first search."""
+    """Yield the pairs (block, target) of branches that jump back to a block on the path to them, in a depth-first search."""
     on_the_way: dict[int, Iterator[int]] = {0: iter(after[0])}
     seen = {0}
     while on_the_way:

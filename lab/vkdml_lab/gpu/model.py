@@ -123,7 +123,7 @@ def is_whole(instruction: Instruction) -> bool:
 
 @dataclass(frozen=True)
 class Iteration:
-    """The second iteration of a loop. Unlike the first, it has what the iteration before it has loaded for it."""
+    """The second iteration of a loop. Unlike the first, it can use values that the iteration before it loaded in advance."""
 
     cycles: float
     totals: Totals

@@ -77,7 +77,7 @@ def _until_waiting(loop: Loop) -> Iterator[Instruction | None]:
 
 
 def atomics_of_elements(code: Loop, waits: bool) -> float:
-    """Return the number of atomics that store a 16-bit element: one clears bits, others set some. waits: others exist, too."""
+    """Return how many atomics store a 16-bit element: one clears bits, others set them. If it `waits`, more exist: assume 2."""
     texts = [one.text for one in code.instructions if _ATOMIC.search(one.text) and one.kind not in (SHARED, SHARED_STORE)]
     clearing = sum(bool(_CLEARING.search(text)) for text in texts)
     return (2 * clearing if waits else len(texts)) / max(clearing, 1)

@@ -1,4 +1,4 @@
-"""The model's times of steps at the last check (times.txt), which show whether a step is slower now. Tables have its format."""
+"""Writes and reads tables of steps' estimated times. times.txt has that of the last check, to notice slower steps."""
 
 from __future__ import annotations
 

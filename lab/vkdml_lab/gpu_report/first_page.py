@@ -114,7 +114,7 @@ def not_checked(one: Found) -> list[str]:
 
 
 def link(one: Found) -> str:
-    """Return the part's title, as a link to its tables if there are some."""
+    """Return the part's title, as a link to its tables or else to its first file, if there is any."""
     tables = f"{one.part.name}/{one.part.name}.md"
     found = next((name for name in one.files if name == tables), None) or next(iter(one.files), None)
     return f"[{one.part.title}]({Path(found).as_posix()})" if found else one.part.title

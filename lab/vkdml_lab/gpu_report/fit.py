@@ -121,7 +121,7 @@ class Run:
 
     @staticmethod
     def of(row: Row, info: DeviceInfo) -> Run | None:
-        """Plan a row's problem again, by today's planner. Returns that with the row's time, or None if it is refused now."""
+        """Plan a row's problem again, by today's planner. Returns the plan and the row's time, or None if it is refused."""
         words = str(row["problem"]).split("-")
         case = Case(row["cell"], (row["T"], row["B"], row["I"], row["H"]), "phases" in words, 1 + ("bidirectional" in words),
                     "ragged" in words, row["type"])
@@ -149,13 +149,13 @@ class Model:
         return math.exp(float(np.sqrt(np.mean(residual**2)))) if len(residual) else 1.0
 
     def slopes(self, times: Mapping[str, float], names: Sequence[str] = tuple(FIGURES)) -> np.ndarray:
-        """Return the derivatives of the estimates by each figure (columns) for each run (rows)."""
+        """Return the derivatives of `estimates(times)` by the logarithm of each figure. Rows: runs. Columns: figures."""
         columns = [self.estimates({**times, name: times.get(name, 1) * math.exp(STEP)})
                    - self.estimates({**times, name: times.get(name, 1) * math.exp(-STEP)}) for name in names]
         return np.array(columns).reshape(len(names), len(self._runs)).T / (2 * STEP)
 
     def solve(self, names: Sequence[str]) -> tuple[dict[str, float], dict[str, float]]:
-        """Fit figures by Gauss-Newton. Returns a factor for each, and by which share the times reduce its prior uncertainty."""
+        """Fit figures by Gauss-Newton. Returns two dicts by figure: factors, and what part of the prior variance is gone."""
         found, held = np.zeros(len(names)), UNSURE**2 * np.eye(len(names))
         times = dict(zip(names, np.exp(found)))
         for number in range(ROUNDS):

@@ -39,7 +39,7 @@ def faster(rows: Sequence[Row]) -> str:
 
 
 def off(rows: Sequence[Row]) -> str:
-    """Say how many times as long steps take as the cost model estimates."""
+    """Say how far the cost model is off: the ratios of the measured to the estimated times of a step, by schedule."""
     timed = [row for row in rows if row.get("step us") and row.get("step estimate us")]
     by_way = {way: [row["step us"] / row["step estimate us"] for row in timed if row["schedule"] == way] for way in WAYS}
     if not any(by_way.values()):

@@ -27,7 +27,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Turn:
-    """One run of a part, of the steps that are left. seconds: expected time. first: run only the most important steps."""
+    """One run of the steps of a part that are left. seconds: expected time. first: run only the most important steps."""
 
     part: Part
     seconds: float

@@ -54,7 +54,7 @@ def main(output: Path, device: str | None = None, minutes: float = 30, quick: bo
 
 
 def begin(folder: Path, output: Path, info: DeviceInfo, quick: bool) -> float:
-    """Create the folder, or continue a report of the same device and options in it. Returns the highest load at any call."""
+    """Create the folder, or continue a report of the same device and options in it. Returns the machine's highest load."""
     about = {"device": info.name, "driver": f"{info.driver} {info.driver_version}", "vkdml": vkdml.__version__, "quick": quick}
     known = lines(folder / ABOUT)
     if known and known[0] != about:
@@ -77,8 +77,8 @@ def forecast(folder: Path, turns: Sequence[Turn], minutes: float, quick: bool) -
 
 
 def share(turns: Sequence[Turn], folder: Path, until: float) -> float:
-    """Return the time at which the first of these turns should end. All turns share the time that is left; those that run only
-    the most important steps get ten times as much as others.
+    """Return the time at which the first of these turns should end. Turns share the time that is left in proportion to their
+    expected times, but those that run only the most important steps count ten times.
     """
     left = [turn.seconds if turn.first else turn.seconds / 10 for turn in turns if not Found.read(turn.part, folder).is_done]
     return time.time() + max(LEAST, (until - time.time()) * left[0] / sum(left))

@@ -36,7 +36,7 @@ def clean(folder: Path) -> None:
 
 
 def cleaned(suffix: str, said: str, text: Callable[[str], str]) -> str:
-    """Replace private names in a file's text by the function `text`. In JSON, only values change, so keys stay known."""
+    """Return a file's text `said`, with private names replaced by the function `text`. In JSON, only values change."""
     if suffix not in (".json", ".jsonl"):
         return text(said)
 
@@ -59,7 +59,7 @@ def user() -> str:
 
 
 def pack(folder: Path) -> Path:
-    """Make an archive beside the folder, with everything in one folder."""
+    """Make an archive beside the folder. In the archive, everything is in one folder."""
     archive = folder.with_name(folder.name + ".zip")
     new = archive.with_name(archive.name + ".new")
     with zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as file:

@@ -92,12 +92,12 @@ class Log:
         append(self._path, {"begun": step.name, "like": step.like or step.name})
 
     def cut(self, name: str | None, seconds: float) -> None:
-        """Record that the running step was interrupted after so many seconds. Later, it begins only if more time is left."""
+        """Record that step `name` was interrupted after so many seconds. To begin again, it must resume or have more time."""
         if name:
             append(self._path, {"cut": name, "like": self._begun.pop(name), "seconds": seconds})
 
     def room(self, step: Step, seconds: float, is_first: bool) -> bool:
-        """Whether a step may begin, with so many seconds left: it must fit, or be the first, with a time that is a guess."""
+        """Whether a step may begin: it must fit into `seconds`, except a first step that resumes or whose time is a guess."""
         is_known = (step.like or step.name) in self._seconds
         return self.seconds(step) <= seconds or (is_first and (step.resumes or not is_known))
 

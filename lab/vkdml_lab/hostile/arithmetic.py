@@ -58,7 +58,7 @@ class Arithmetic:
         return compared if self.flushes or self.folds else compare
 
     def _folded(self, found: Any, is_nan: Any) -> Any:
-        """Return a result. But if the device assumes that there is no NaN, return 0 or 1 at random where an operand is NaN."""
+        """Return the result `found`. But if the device assumes no NaN, return 0 or 1 at random where an operand is NaN."""
         if not (self.folds and is_nan.any()):
             return found
         return np.where(is_nan, self.random.integers(2, size=np.shape(found)), found).astype(found.dtype)[()]
@@ -108,7 +108,7 @@ class Arithmetic:
         return self.fused(a, b, c) if self.fuses else self.add(self.mul(a, b), c)
 
     def _inexact(self, exact: Any, ulps: Any, absolute: Any = None) -> Any:
-        """Return a function's result with an error of at most `ulps` ULP, or of at most `absolute` where that is no NaN."""
+        """Return a function's result with an error up to `absolute`, or up to `ulps` ULP where `absolute` is None or NaN."""
         if self.errors == NONE:
             return self.flush(exact.astype(np.float32))
         shape = np.shape(exact)

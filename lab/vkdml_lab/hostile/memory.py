@@ -1,4 +1,4 @@
-"""Buffers and shared memory. Reads of unwritten words, accesses out of bounds, and races are reported, and read noise."""
+"""Buffers and shared memory. Reads of unwritten words, accesses out of bounds and races are reported. They read noise."""
 
 from __future__ import annotations
 

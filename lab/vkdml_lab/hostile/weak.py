@@ -1,5 +1,5 @@
-"""Weak memory: stores reach others late and in any order, and loads may find old values until the invocation acquires. It is
-one of the machines that Vulkan allows, with a store buffer for each invocation before a common memory.
+"""Weak memory: stores reach other invocations late and in any order, and loads may find old values until their invocation
+acquires. Vulkan allows such a machine: each invocation has a store buffer in front of a common memory.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class WeakMemory:
         self.before[at], self.changed[at] = self.data[at], self.clock.now
 
     def load(self, wave: Invocations, at: np.ndarray, count: int, mask: Mask, looks_anew: bool) -> list[np.ndarray]:
-        """Return what lanes of the mask load. looks_anew: use no value of an earlier load. Other lanes' are undefined."""
+        """Load `count` words in each lane, from `at` on. Lanes outside the mask get 0. looks_anew: use no kept value."""
         lanes = active(mask, wave.lanes)
         found = [np.zeros(wave.lanes, np.uint32) for _ in range(count)]
         for n in range(count):
@@ -92,7 +92,7 @@ class WeakMemory:
             self.queue = np.concatenate([self.queue, places])
 
     def before_atomic(self, wave: Invocations, at: np.ndarray, lanes: np.ndarray, writes: bool) -> None:
-        """Let the invocation's own pending stores to a word arrive in the common memory, on which an atomic works."""
+        """Let the lanes' pending stores to words `at` arrive in memory, on which the atomic works. writes: it is a store."""
         self.arrive(np.isin(self.queue, wave.invocations[lanes] * self.units + at))
         if writes:
             self._change(at)

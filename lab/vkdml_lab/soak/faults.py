@@ -32,7 +32,7 @@ class Faults:
 
     def strike(self, call: Call, outcomes: Counter[str]) -> None:
         """Make a call while one of the Vulkan functions that it uses fails, then without a failure. Raises AssertionError for a
-        wrong number, and every exception but DriverError.
+        wrong number. The failing call may raise a DriverError, and nothing else.
         """
         call = replace(call, breaks=())
         self._layer.arm(NONE)
@@ -45,7 +45,7 @@ class Faults:
         running.check_right(call)
 
     def strike_recording(self, actions: list[Any], desc: Any, outcomes: Counter[str]) -> None:
-        """Run a program of suite/heaps.py while a Vulkan function fails. Then run it with new heaps, without a failure."""
+        """Run a program of suite/heaps.py, the `actions`, while a Vulkan function fails, then with new heaps and no failure."""
         def run() -> None:
             heaps.Run(device(), heap_operators.Reference(device(), desc), Counter()).run(actions)
 
@@ -55,7 +55,7 @@ class Faults:
         run()
 
     def _struck(self, work: Callable[[], object], outcomes: Counter[str]) -> None:
-        """Let one of the functions called since the layer was armed fail, and call `work`. Counts its outcome."""
+        """Let one of the functions called since the layer was armed fail, and call `work`. Counts the outcome."""
         fault = self._drawn(self._layer.counts())
         self._layer.arm(fault)
         try:

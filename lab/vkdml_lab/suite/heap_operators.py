@@ -65,7 +65,7 @@ class Reference:
         self.known = {}
 
     def __call__(self, whose, inputs):
-        """Return the bytes of an operator's outputs. inputs: bytes in binding order; those that are packed come last."""
+        """Return the bytes of the outputs of operator `whose`. inputs: bytes in binding order, but packed ones come last."""
         name = "one" if whose in ("one again", "owned") else whose
         key = (name, *inputs)
         if key not in self.known:

@@ -94,7 +94,7 @@ class DisagreementError(AssertionError):
 
 
 class Run:
-    """A run of a program. counts: how often bytes of each side, host and device, were compared."""
+    """A run of a program. counts: comparisons by side (host or device), executions, and dispatches with known results."""
 
     def __init__(self, device, reference, counts, seed=0):
         self.device, self.reference, self.counts = device, reference, counts
@@ -358,7 +358,7 @@ class Run:
 
 
 def search(device, draws, seed=0, desc=GRU, before=lambda actions: None):
-    """Run random programs. Returns the number of comparisons. At the first failure, raises the error with a shortened program.
+    """Run random programs. Returns counts, as Run has them. At the first failure, raises an error with a shortened program.
     desc: descriptor of the recurrent operator. before: called with each program.
     """
     counts, reference = Counter(), Reference(device, desc)

@@ -147,7 +147,7 @@ def random_activation(rng: np.random.Generator, element: ElementType) -> descs.A
 
 
 def random_strides(rng: np.random.Generator, sizes: tuple[int, ...], is_input: bool) -> tuple[int, ...]:
-    """Draw the order of dimensions and gaps between them. An input may be broadcast along one dimension."""
+    """Draw strides: a random order of dimensions, with gaps between them. An input may be broadcast along one dimension."""
     strides, reach = [0] * len(sizes), 1
     broadcast = rng.integers(2 * len(sizes)) if is_input else -1
     for dim in rng.permutation(len(sizes)):

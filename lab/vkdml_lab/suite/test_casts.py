@@ -22,8 +22,8 @@ COUNT = 2**16
 
 
 def patterns(element):
-    """Return all bit patterns of a 16-bit type. Of float32, return random numbers and, for each sign and exponent, those at and
-    beside points where rounding to a narrower type changes.
+    """Return all bit patterns of a 16-bit type. For float32, return random numbers and, for each sign and exponent, numbers at
+    and beside points where rounding to a narrower type changes.
     """
     if element.itemsize == 2:
         return np.arange(COUNT, dtype=np.uint16).view(element.name)

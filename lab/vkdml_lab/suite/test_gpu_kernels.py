@@ -1,7 +1,7 @@
 """Tests the GPUs' kernels on any driver: each schedule and tiling (sizes of work) must be right, with the same bits as others.
 
-The kernels do not depend on the subgroup size (8 on lavapipe, 4 on SwiftShader). Workgroups have any multiple of 8 * column
-groups.
+The kernels do not depend on the subgroup size (8 on lavapipe, 4 on SwiftShader). The number of
+invocations in a workgroup may be any multiple of 8 * column groups.
 
 If more persistent workgroups wait for each other than can run at once, they give up, and the fallback gives the same bits. So
 the tests pass however busy the machine is.

@@ -33,7 +33,7 @@ def halves(*sizes, element=FLOAT16, **described):
 
 
 def random_halves(problem):
-    """Draw bytes for all inputs: 16-bit numbers of about unit size, and integers for indices."""
+    """Draw all inputs: float16 numbers of about unit size, and integers for indices."""
     rng = np.random.default_rng(0)
     return {field: (rng.integers(0, 9, problem.tensor(field).sizes).astype(np.int32) if field == "IndicesTensor"
                     else rng.standard_normal(problem.tensor(field).size_of_elements).astype(np.float16)) for field in problem.inputs

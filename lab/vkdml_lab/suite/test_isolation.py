@@ -125,7 +125,7 @@ EACH = [(schedule, variant, element) for place, schedule in enumerate(SCHEDULES)
 
 
 def make_trial(device, variant, element, rows):
-    """Make buffers and options to run a case. rows: values that replace one row of some inputs."""
+    """Make the buffers of a case. rows: by input, a value that replaces the row number ROW."""
     cell, flags = VARIANTS[variant]
     case = drawn_case(make_desc(cell, *SHAPE, data_type=element.data_type, **flags), 0.2, element, seed=5)
     case.arrays["SequenceLengthsTensor"] = np.array(LENGTHS, np.uint32).reshape(1, 1, 1, -1)

@@ -127,7 +127,7 @@ def test_shape(device, shape, cell):
 
 @pytest.mark.parametrize("schedule", ["default", "plain"])
 def test_wide_input(device, schedule):
-    """X has more columns than some drivers allow a loop iterations. Results are right, or the call is refused."""
+    """A loop over the columns of X has more iterations than some drivers allow. Results are right, or the call is refused."""
     case = drawn_case(gru_desc(2, 1, 300_000, 1, SequenceLengthsTensor=None), seed=6)
     try:
         results = run_on_device(device, case, options(device, schedule))
@@ -142,7 +142,7 @@ def test_wide_input(device, schedule):
 @pytest.mark.parametrize("schedule", ["default", "plain", "resident"])
 @pytest.mark.parametrize("shape", [(1000, 1, 128, 128), (40, 3, 8, 512), (20000, 1, 1, 4), (3, 1, 5, 1100), (1, 1, 5, 1100)])
 def test_long_and_wide(device, shape, schedule, variant):
-    """There are more steps or units than some drivers allow a loop iterations. Results are right, or the call is refused."""
+    """A loop over steps or units has more iterations than some drivers allow. Results are right, or the call is refused."""
     cell, flags = VARIANTS[variant]
     case = drawn_case(make_desc(cell, *shape, SequenceLengthsTensor=None, **flags), seed=4)
     try:
@@ -197,8 +197,7 @@ def test_special_values_propagate(device, activation, special, clip):
 @pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 def test_special_values_in_states(device, cell, special, element):
-    """Initial states have NaN or infinity, as have unused steps of x, which change nothing. An empty row's last states are 0.
-    """
+    """Initial states have NaN or infinity. Unused steps of x do, too, and change nothing. Last states of empty rows are 0."""
     desc = make_desc(cell, 3, 3, 4, 9, data_type=element.data_type, **dict.fromkeys(["PeepholeTensor"] if cell.peepholes else []))
     case = drawn_case(desc, element=element, seed=3)
     case.arrays["SequenceLengthsTensor"] = np.array([3, 0, 2], np.uint32)

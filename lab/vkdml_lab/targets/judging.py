@@ -177,7 +177,7 @@ def other_readings(node: Node) -> Iterator[Expected]:
 
 
 def _counts_otherwise(node: Node) -> bool:
-    """Whether a node's parameters go to other activations if each activation takes one, even those that have none."""
+    """Whether a node's parameters would go to other activations if each activation took one, even those without parameters."""
     return _by_position(node).attributes != node.attributes
 
 
@@ -249,7 +249,7 @@ AS_IF: Mapping[str, Callable[[Node], Node]] = {
 
 
 def as_if(node: Node, outputs: Mapping[str, np.ndarray]) -> str:
-    """Return the mistake in AS_IF that gives the same wrong outputs, or ""."""
+    """Return the known mistake, such as one in AS_IF, that gives the same wrong outputs, or ""."""
     if node.get("layout") and set(outputs) == set(node.outputs) and any(
             np.shape(outputs[name]) != node.shapes[name == "Y"] for name in outputs):
         return "layout 1 gives outputs of other shapes"

@@ -74,7 +74,7 @@ def standing(report: Mapping[str, Any], known: Mapping[str, Mapping[str, str]]) 
 
 
 def outcomes(report: Mapping[str, Any], stands: Mapping[str, str]) -> list[str]:
-    """Return each row's outcome for the page. A mistake without a confirmed finding counts as OPEN (not judged)."""
+    """Return each row's outcome for the page. stands: confirmed findings. Mistakes without one count as OPEN (not judged)."""
     explained = {name for one in report["findings"] if one["cause"] in stands for name in one["cases"]}
     return [OPEN if row["outcome"] in FINDINGS and row["name"] not in explained else row["outcome"] for row in report["rows"]]
 
@@ -125,7 +125,7 @@ def code(text: str) -> str:
 
 
 def second(name: str, finding: Mapping[str, Any]) -> str:
-    """Return another library, with its version, that computes the smallest case as expected, or ""."""
+    """Return the first library but `name`, with its version, that computes the finding's smallest case as expected, or ""."""
     node = as_node(finding["node"])
     for other in SECONDS:
         if other != name:

@@ -79,7 +79,7 @@ def nodes(is_long: bool, only: tuple[str, ...]) -> list[tuple[str, str, Node]]:
 
 
 def ask_all(asked: Asked, text: str, seed: int, is_long: bool, only: tuple[str, ...], minutes: float = MINUTES) -> TargetRun:
-    """Let the library compute nodes for `minutes`. Then shrink wrong ones, for the share EXPLAINING of that time."""
+    """Let the library compute nodes for `minutes`. Then shrink nodes with wrong results, for at most EXPLAINING * `minutes`."""
     support.base_seed = seed
     options = [*["--long"] * is_long, *["--quick"] * (minutes == QUICK_MINUTES),
                *(["--seed", str(seed)] if seed else []), *(["--only", *only] if only else [])]
@@ -138,7 +138,7 @@ def _complexity(mistake: tuple[str, Node, Verdict]) -> tuple[bool, int, int, str
 
 
 def explained(findings: list[Finding], node: Node, verdict: Verdict) -> Finding | None:
-    """Return the finding that explains a verdict: one with the same cause or, without a cause, with features of this node."""
+    """Return the finding that explains a verdict: one of its cause or, if that is unknown, one whose `needs` the node has."""
     alike = (known for known in findings if known.verdict.outcome == verdict.outcome)
     return next((known for known in alike if (verdict.cause == known.verdict.cause if verdict.cause else
                                               node.op == known.node.op and known.needs <= report.features(node))), None)

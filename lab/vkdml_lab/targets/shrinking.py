@@ -133,7 +133,7 @@ def of_hidden(node: Node, units: slice) -> Node:
 
 
 def of_activations(node: Node) -> Iterator[Node]:
-    """Yield nodes with default activations: one with all of them, and one for each other activation that it replaces."""
+    """Yield nodes with default activations: first for all activations, then for each one that is not the default."""
     if not node.get("activations"):
         return
     rest = {name: value for name, value in node.attributes.items() if not name.startswith("activation")}

@@ -18,7 +18,7 @@ STATE_INPUTS = ("initial_h", "initial_c")
 
 
 def node_of(case: Case, dtype: str = "float32") -> Node:
-    """Return a case as an ONNX node. Its initial states are 0, and each call has its own in their place."""
+    """Return a case as an ONNX node. Its initial states are 0. Each call replaces them by states of its own."""
     lengths = {"sequence_lens": case.lengths.astype(np.int32)} if case.ragged else {}
     arrays = {name: array.astype(dtype) for name, array in case.arrays().items()}
     return Node(case.cell.upper(), case.attributes, {**arrays, **lengths, **dict(zip(STATE_INPUTS, zero_arrays(case, dtype)))})
@@ -44,7 +44,7 @@ class Computes(ABC):
     def compute(self, node: Node) -> dict[str, np.ndarray]:
         """Return a node's outputs by ONNX's names, in ONNX's shapes.
 
-        Raises UnsupportedError if the library cannot express the node. Its own errors are refusals.
+        Raises UnsupportedError if the library cannot express the node. The library's own errors are refusals.
         """
 
     @abstractmethod

@@ -107,7 +107,7 @@ def param_of(node: Node) -> str:
 
 
 def weights_of(node: Node) -> list[np.ndarray]:
-    """Return W, biases and R in ncnn's form. ncnn adds up both biases, except a GRU's last gate's."""
+    """Return W, biases and R in ncnn's form, in which the biases of W and R are summed, except those of a GRU's last gate."""
     order, gates, hidden = list(GATE_ORDER[node.op]), GATES[node.op], node.hidden
     w, r = (node.inputs[name].reshape(node.directions, gates, hidden, -1)[:, order] for name in ("W", "R"))
     b = node.inputs.get("B", np.zeros((node.directions, 2 * gates * hidden), np.float32))
@@ -117,7 +117,7 @@ def weights_of(node: Node) -> list[np.ndarray]:
 
 
 def inputs_of(node: Node, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return X as [T, I]. If any initial state is given, return all as [directions, hidden], with zeros for missing ones."""
+    """Return X as [T, I]. If an initial state is given, return all states as [directions, hidden]; missing ones are 0."""
     names = STATE_INPUTS[:len(node.outputs) - 1]
     found = {"X": np.ascontiguousarray(given["X"]).reshape(node.steps, -1)}
     if any(name in given for name in names):
@@ -127,7 +127,7 @@ def inputs_of(node: Node, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarr
 
 
 def counted(device: str) -> dict[str, int]:
-    """Count the dispatches of a few steps of each layer, in a process with a Vulkan layer that counts."""
+    """Count the dispatches of a few steps of a GRU, an LSTM and an RNN, in a process whose Vulkan layer counts them."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             variables = layer.build(Path(folder))

@@ -50,7 +50,7 @@ def _webgpu() -> tuple[str, str]:
 
 
 def _devices(name: str, vendor: int) -> list[Any]:
-    """Return the first device of this vendor that a plugin offers, or the first of all."""
+    """Return a list of one device that the plugin `name` offers: the first one of this vendor, or else the first of all."""
     devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == name]
     if not devices:
         raise UnavailableError("no device listed: the plugin is offered only GPUs that the system lists in /sys/class/drm")

@@ -48,7 +48,7 @@ class Library(Computes):
         return {way: ways[way]() for way in ("host", "device")}
 
     def ways(self, case: Case) -> dict[str, Callable[[], Runner]]:
-        """Return, by name, all ways to call a layer. "kernels" runs its kernels alone.
+        """Return, by name, functions that prepare all ways to call a layer. "kernels" runs its kernels alone.
 
         From numpy to numpy: a layer (host), a layer's stream, a converted module (tensors on the CPU), an ONNX session. With
         tensors on the device: DirectML's objects, executed one by one (device) or ten in a queue.
@@ -106,7 +106,7 @@ class Library(Computes):
         return Runner(case, layer.execute_queued, layer.zeros, self._downloaded(case), QUEUED)
 
     def _kernels(self, case: Case, arrays: Arrays) -> Runner:
-        """Run ten times, in one submission, the kernels that the way "device" runs."""
+        """Return a Runner of the kernels that the way "device" runs. One call runs them ten times, in one submission."""
         from vkdml_lab.internals import Run, Trial, open_device  # another commit's package may lack these
 
         layer = Layer(self._device, case, arrays, self._dtype)

@@ -12,7 +12,7 @@ from vkdml_lab.processes import UnavailableError
 
 
 class Library:
-    """Holds the libraries. libraries: adapter and settings by name. description: by name, a library's, or why it is missing."""
+    """Holds the libraries. libraries: adapter and settings by name. description: each one's, or why it is missing."""
 
     def __init__(self, libraries: Mapping[str, tuple[str, Mapping[str, Any]]]) -> None:
         self._libraries: dict[str, Any] = {}

@@ -33,7 +33,7 @@ CPU = Place(torch.device("cpu"), "CPU")  # a call returns when it is done
 
 
 def find(kinds: Sequence[str] = KINDS, name: str = "") -> Place:
-    """Return the GPU of these kinds whose name is most like `name`. Raises UnavailableError."""
+    """Return the GPU whose name is most like `name`, of the first of these kinds that has any. Raises UnavailableError."""
     for kind in kinds:
         module = getattr(torch, kind)
         if module.is_available():
