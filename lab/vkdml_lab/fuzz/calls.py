@@ -119,7 +119,7 @@ class Call:
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        """The inputs by DirectML's field and in its sizes. Weights do not depend on T and B, so calls can share packed ones."""
+        """Inputs by DirectML's field, in DirectML's sizes. T and B do not change weights, so calls can share packed ones."""
         return dict(_arrays(self.operator, self.steps, self.batch, self.growth, self.special, self.seed))
 
     @property

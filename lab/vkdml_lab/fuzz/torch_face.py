@@ -97,7 +97,7 @@ def _run(way: Way, call: Call, values: dict[str, Any]) -> list[Part]:
 
 
 def _called(made: _Call, given: Any, hx: Any) -> tuple[Any, Any]:
-    """Return a module's input and state. Lengths turn the input into a PackedSequence. A GRU's or RNN's state is no tuple."""
+    """Return the arguments of a module's call: input, packed if there are lengths, and state (a tuple only for LSTM)."""
     hx = hx[0] if isinstance(hx, tuple) and len(hx) == 1 else hx
     lengths = None if made.face == "module with lengths" else made.arrays.get("SequenceLengthsTensor")
     is_right = isinstance(given, torch.Tensor) and given.dim() == 3 and 0 not in given.shape and given.layout is torch.strided

@@ -66,7 +66,7 @@ def _is_ahead(one: Instruction, least: int) -> bool:
 
 
 def _until_waiting(loop: Loop) -> Iterator[Instruction | None]:
-    """Yield the instructions in order, and None for a barrier or a polling loop."""
+    """Yield the instructions in order, with None in place of each barrier and polling loop. The caller stops at a None."""
     for item in loop.body:
         if isinstance(item, Instruction):
             yield None if item.kind == BARRIER else item

@@ -224,7 +224,7 @@ def ulp(values: np.ndarray, element: str) -> np.ndarray:
 
 
 class Reporter:
-    """A pytest plugin: writes JSON when a test begins, compiles or ends. Leaves out tests that ended in an earlier run."""
+    """A pytest plugin: writes JSON when a test begins, compiles or ends. Does not run tests that ended in an earlier run."""
 
     def __init__(self, path: Path, tolerances: Mapping[str, Tolerance], ways: Iterable[str]) -> None:
         path.touch()

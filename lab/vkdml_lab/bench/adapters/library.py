@@ -18,7 +18,7 @@ STATE_INPUTS = ("initial_h", "initial_c")
 
 
 def node_of(case: Case, dtype: str = "float32") -> Node:
-    """Return a case as an ONNX node. Its initial states are 0. Each call replaces them by states of its own."""
+    """Return a case as an ONNX node. Its initial states are 0; whoever runs the node passes other states in their place."""
     lengths = {"sequence_lens": case.lengths.astype(np.int32)} if case.ragged else {}
     arrays = {name: array.astype(dtype) for name, array in case.arrays().items()}
     return Node(case.cell.upper(), case.attributes, {**arrays, **lengths, **dict(zip(STATE_INPUTS, zero_arrays(case, dtype)))})
@@ -32,7 +32,7 @@ def from_numpy(case: Case, call: Call, given: Mapping[str, np.ndarray],
 
 
 class Computes(ABC):
-    """A library that computes ONNX nodes. description: its version and device. setup: how all programs of `code` begin."""
+    """A library that computes ONNX nodes. description: its version and device. setup: the start of each program from code()."""
 
     description: dict[str, str]
 
