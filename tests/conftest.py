@@ -7,9 +7,17 @@ import pytest
 
 import vkdml
 from tests.engine.ready import as_ours
+from tests.programs import PROCESSES
 from vkdml.engine.vulkan.driver import Driver
 from vkdml.engine.vulkan.gpu import Submission
 from vkdml.engine.vulkan.memory import DeviceMemory
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _end_of_programs():
+    yield
+    for process in PROCESSES.values():
+        process.communicate()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@ from dataclasses import replace
 import pytest
 
 import vkdml
-from tests.engine.programs import PROCESSES
 from tools.compile_shaders import compile_source
 from vkdml.engine import compiled
 from vkdml.engine.trust import tuner
@@ -28,13 +27,6 @@ void main() {
     b[gl_GlobalInvocationID.x] = sum;
 }
 """
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _end_of_programs():
-    yield
-    for process in PROCESSES.values():
-        process.communicate()
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.engine.programs import run
+from tests.programs import run
 from vkdml.engine.vulkan.buffers import Buffer
 from vkdml.engine.vulkan.memory import Range
 

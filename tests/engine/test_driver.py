@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.engine import programs
+from tests import programs
 from tests.engine.ready import as_ours
 from vkdml.engine.vulkan import driver as drivers
 from vkdml.engine.vulkan.driver import Driver

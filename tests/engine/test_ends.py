@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.engine.programs import run
+from tests.programs import run
 
 pytestmark = pytest.mark.device
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.engine import programs
+from tests import programs
 
 pytestmark = pytest.mark.device
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.engine import programs
+from tests import programs
 from tests.engine.ready import as_ours
 from vkdml.engine.vulkan import system
 from vkdml.engine.vulkan.driver import Background
@@ -17,9 +17,9 @@ from vkdml.engine.vulkan.system import heap_bytes
 pytestmark = pytest.mark.device
 
 
-def run(code, *arguments):
+def run(code, *arguments, seconds=100):
     """What a program prints."""
-    return programs.run(f"arguments = {arguments}\n{code}").splitlines()
+    return programs.run(f"arguments = {arguments}\n{code}", seconds=seconds).splitlines()
 
 
 # A driver's compiler may crash without memory, so all that is needed is compiled before. The lengths are of one size class
@@ -145,7 +145,7 @@ print(anonymous() - before)
 @pytest.mark.parametrize(("shapes", "limit"), [(12, 12 * 2**20), pytest.param(300, 256 * 2**20, marks=[pytest.mark.thorough, pytest.mark.timeout(900)])])
 def test_what_pipelines_take_of_the_process_is_bounded(shapes, limit):
     """Each shape is another pipeline, some MiB where a driver compiles for the CPU."""
-    made, kept, grown = map(int, run(SHAPES, shapes, limit))
+    made, kept, grown = map(int, run(SHAPES, shapes, limit, seconds=900))
     assert made >= shapes - 1
     assert kept <= limit
     assert grown <= 1.125 * limit

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import vkdml
-from tests.engine import programs
+from tests import programs
 from tests.engine.ready import as_ours, table_of
 from tests.engine.test_tuner import timed  # noqa: F401  (a fixture)
 from vkdml.cli.common import progress

@@ -19,6 +19,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 
 import vkdml
 from tests.faces.onnx.support import GRU, B, H, I, T, alone, check, groups, model, weights
+from tests.programs import run
 from tests.threads import together
 from vkdml.faces.onnx import exchange, provider, runs
 from vkdml.onnx import InferenceSession
@@ -518,21 +519,14 @@ def test_a_session_that_is_dropped_while_it_runs(small, expected):
 
 
 START = """
-import ast, os, signal, sys, threading, time
-import numpy as np, onnx, vkdml
+import warnings
+from vkdml.onnx import InferenceSession  # onnxruntime has threads from its import on
+warnings.simplefilter("default")
 def loop():
     while True: session.run(None, x)
-for end, (code, _) in ast.literal_eval(sys.argv[1]).items():
-    if not os.fork():  # onnxruntime has threads from its import on
-        os.dup2(os.open(end, os.O_CREAT | os.O_WRONLY), 2)
-        signal.alarm(60)
-        from vkdml.onnx import InferenceSession
-        session = InferenceSession("model.onnx")
-        x = {"x": np.ones((2000, 8, 3), np.float32)}
-        session.run(None, x)
-        exec(code)
-        break
-    print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
+session = InferenceSession("model.onnx")
+x = {"x": np.ones((2000, 8, 3), np.float32)}
+session.run(None, x)
 """
 ENDS = {  # with a session in a global
     "an exit": ("sys.exit(5)", 5),
@@ -549,16 +543,14 @@ InferenceSession("endless.onnx").run_async(None, {"x": np.ones((1, 1, 4), np.flo
 }
 
 
-def test_ends_of_a_process(tmp_path):
-    """Children of one process, which has imported what it can."""
+@pytest.mark.parametrize("end", ENDS)
+def test_ends_of_a_process(tmp_path, end):
     onnx.save(model(TWO, weights()), tmp_path / "model.onnx")
     onnx.save(model("g (float[1,1,4] x) => (float[1,1,4] y) { n = Constant <value_int=9000000000000000000> () y = Loop (n, , x) <"
                     "body = b (int64 i, bool c, float[1,1,4] s) => (bool d, float[1,1,4] t) { d = Identity (c) v, t = GRU <hidden_size=4> "
                     "(s, W, R) } > }", weights(inputs=4)), tmp_path / "endless.onnx")
-    done = subprocess.run([sys.executable, "-c", START, repr(ENDS)], capture_output=True, text=True, timeout=300, cwd=tmp_path)
-    found = {end: (int(status), [line for line in (tmp_path / end).read_text().splitlines() if "[E:onnxruntime" not in line])
-             for end, status in zip(ENDS, done.stdout.split(), strict=True)}  # onnxruntime logs a line of what was raised
-    assert (found, done.stderr) == ({end: (status, []) for end, (_, status) in ENDS.items()}, "")
+    code, status = ENDS[end]
+    run(f"os.chdir({str(tmp_path)!r})\n{START}{code}", status, "import onnx", 60, unless="[E:onnxruntime")  # of what was raised
 
 
 @pytest.mark.family("moments", first=4)
