@@ -108,9 +108,10 @@ def line_of(text: str, position: int) -> int:
 def parsed(path: Path) -> list[ast.AST]:
     """All nodes of a module, the module first."""
     gc.disable()  # as nodes are kept, to look for those that are gone takes longer than to parse
-    found = list(ast.walk(ast.parse(path.read_text())))
-    gc.enable()
-    return found
+    try:
+        return list(ast.walk(ast.parse(path.read_text())))
+    finally:
+        gc.enable()
 
 
 @cache

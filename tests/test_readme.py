@@ -49,7 +49,7 @@ EXAMPLES = {(document, section): blocks for document in WITH_EXAMPLES for sectio
 
 @pytest.mark.device
 @pytest.mark.parametrize(("document", "section"), [
-    pytest.param(*key, marks=[pytest.mark.thorough] * key[0].startswith("docs/recipes/")) for key in EXAMPLES])  # tests/examples has those programs
+    pytest.param(*key, marks=[pytest.mark.thorough] * key[0].startswith("docs/recipes/")) for key in EXAMPLES])  # whole programs, of a minute together
 def test_examples(document, section, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("examples").symlink_to(ROOT / "examples")  # commands are those of a checkout

@@ -26,8 +26,8 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Job:
-    """What a part is told. folder: for its files. quick: do little. until: when it should end, in time.time()'s seconds. first:
-    do only the most important steps.
+    """The instructions for a part. folder: for its files. quick: do little. until: the time when it should end, as of
+    time.time(). first: do only the most important steps.
     """
 
     folder: Path

@@ -133,8 +133,8 @@ def typical(members, first=None, diagonal=None):
         return set(members[:first])
     values = {name: list({id(member.callspec.params[name]): None for member in members}) for name in members[0].callspec.params}
     steps = range(diagonal or max(map(len, values.values())))
-    diagonal = {tuple(ids[step % len(ids)] for ids in values.values()) for step in steps}
-    return {member for member in members if tuple(id(member.callspec.params[name]) for name in values) in diagonal}
+    places = {tuple(ids[step % len(ids)] for ids in values.values()) for step in steps}
+    return {member for member in members if tuple(id(member.callspec.params[name]) for name in values) in places}
 
 
 def pytest_runtestloop(session):

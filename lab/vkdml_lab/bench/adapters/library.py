@@ -18,7 +18,7 @@ STATE_INPUTS = ("initial_h", "initial_c")
 
 
 def node_of(case: Case, dtype: str = "float32") -> Node:
-    """Return a case as an ONNX node. Its initial states are 0; whoever runs the node passes other states in their place."""
+    """Return a case as an ONNX node with initial states of 0. Later calls of the node may have other initial states."""
     lengths = {"sequence_lens": case.lengths.astype(np.int32)} if case.ragged else {}
     arrays = {name: array.astype(dtype) for name, array in case.arrays().items()}
     return Node(case.cell.upper(), case.attributes, {**arrays, **lengths, **dict(zip(STATE_INPUTS, zero_arrays(case, dtype)))})

@@ -158,7 +158,7 @@ def plans_of_test(info: DeviceInfo, sync: GridSync) -> Iterator[Plan]:
 def _problems(info: DeviceInfo, sync: GridSync) -> list[Problem]:
     """Return the test's problems; none if no kernel of this cell may wait on this device."""
     for hidden in _HIDDEN:
-        # A GRU's workgroups wait twice a step, as its reset gate is applied before the product
+        # Without the flag LinearBeforeReset, so that a GRU's workgroups wait twice a step
         letters, fields = {"I": _INPUTS, "H": hidden, "D": 1}, [*sync.cell.required, *sync.cell.outputs]
         problems = [forward_problem(sync.cell, FLOAT32, {"T": t, "B": b, **letters}, fields, {}) for t, b in _RUNS]
         if all(_persistent(info, problem, sync) for problem in problems):
