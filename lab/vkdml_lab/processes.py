@@ -1,4 +1,4 @@
-"""Child processes that may crash or hang. They run to their end or answer through a pipe. Their own children are killed."""
+"""Runs child processes that may crash or hang: commands (supervise), and modules that answer questions (Worker, serve)."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _LAST_WORDS_SECONDS = 5.0  # how long a process may take to end after it closed 
 
 
 class UnavailableError(Exception):
-    """Something cannot run on this machine. Reports print the text as the reason."""
+    """Raised if something, such as a library, cannot run on this machine. Reports print the text as the reason."""
 
 
 class WorkerError(Exception):
-    """A worker crashed, hung or refused a question. The text says which."""
+    """Raised if a worker crashed, hung, answered with an error, or is not running. The text says which."""
 
 
 class Child:
-    """A command in its own session, so that its children can be killed with it. output: its file; None: a temporary one."""
+    """A command in its own session: `end` kills its children, too. output: file for what it prints; None: a temporary one."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: Path, output: Path | None = None,
                  descriptors: Sequence[int] = ()) -> None:
@@ -48,19 +48,19 @@ class Child:
         return self._process.pid
 
     def wait(self, seconds: float) -> int | None:
-        """Return the exit code, or minus the number of the signal that ended the process. None: the process still runs."""
+        """Wait for at most `seconds`. Return the exit code (-N after signal N), or None if the process still runs."""
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
 
     def output(self, lines: int) -> str:
-        """Return the last non-empty lines that the process printed."""
+        """Return the last `lines` non-empty lines that the process printed, as one text."""
         self._output.seek(0)
         return "\n".join([line for line in self._output.read().splitlines() if line.strip()][-lines:])
 
     def end(self) -> None:
-        """Kill the process and its children."""
+        """Kill the process and its children, and close the file of its output."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self.wait(_ENDING_SECONDS)
@@ -68,13 +68,13 @@ class Child:
 
 
 def crashed(code: int) -> str:
-    """Describe the end of a process with this exit code, as in "crashed: SIGSEGV"."""
+    """Return a text for the exit code of a process, such as "crashed: SIGSEGV" or "crashed: exit code 1"."""
     return f"crashed: {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a child ended. code: None if it hung. how: "crashed", "hung" or the exit code, in words. output: its last lines."""
+    """How a command ended. code: None if it hung. how: "hung: ..." or, for any code, text of `crashed`. output: last lines."""
 
     code: int | None
     how: str
@@ -84,10 +84,10 @@ class Ended:
 def supervise(command: Sequence[str], environment: Mapping[str, str], folder: Path, *, seconds: float = math.inf,
               grows: Path | None = None, silence: float = math.inf, seen: Callable[[], object] = lambda: None,
               output: Path | None = None) -> Ended:
-    """Run a command in a folder until it ends. Kill the children that it leaves.
+    """Run a command in a folder until it ends, then kill any children that it left. Returns how it ended.
 
     The command counts as hung, and is killed, after `seconds`, or if the file `grows` has not grown for `silence` seconds.
-    seen: is called once a second. output: the file for what the command prints.
+    seen: called at least once a second. output: file for what the command prints; None: a temporary one.
     """
     child = Child(command, environment, folder, output)
     try:
@@ -114,9 +114,9 @@ def _watched(child: Child, seconds: float, grows: Path | None, silence: float, s
 
 
 class Worker:
-    """A Python module in a child process that answers questions through a pipe. Its last argument is the pipe's descriptor.
-
-    patience: seconds without an answer after which it counts as hung. rests: it is stopped (SIGSTOP) between questions.
+    """Runs a Python module in a child process, which answers questions through a pipe. The module's last argument is the pipe's
+    file descriptor. patience: seconds to wait for an answer before the process counts as hung. rests: stop the process by
+    SIGSTOP between questions.
     """
 
     def __init__(self, module: str, arguments: Sequence[str], environment: Mapping[str, str], folder: Path, patience: float,
@@ -128,11 +128,11 @@ class Worker:
 
     @property
     def pid(self) -> int | None:
-        """The process's number, or None if it does not run."""
+        """The ID of the process, or None if no process is running."""
         return self._child.pid if self._child else None
 
     def start(self) -> None:
-        """Start the process if it does not run yet."""
+        """Start the process if it is not running."""
         if self._child is None:
             self._connection, theirs = Pipe()
             self._child = Child([*self._command, str(theirs.fileno())], self._environment, self._folder,
@@ -140,7 +140,7 @@ class Worker:
             theirs.close()
 
     def ask(self, command: str, *arguments: Any) -> Any:
-        """Return the answer to a command. Raises WorkerError. After a crash or hang, the process is gone."""
+        """Call the method `command` of the object in the process. Returns its result. Raises WorkerError, as after a crash."""
         if self._child is None:
             raise WorkerError(ENDED)
         self._signal(signal.SIGCONT)
@@ -175,7 +175,7 @@ class Worker:
 
 
 def answer(worker: object, command: str, arguments: tuple[Any, ...]) -> tuple[str, Any]:
-    """Return ("ok", the result of the worker's method) or ("error", what it raised)."""
+    """Call the method `command` of a worker. Return ("ok", its result), or ("error", the text of what it raised)."""
     try:
         return "ok", getattr(worker, command)(*arguments)
     except (ImportError, UnavailableError) as error:
@@ -185,7 +185,7 @@ def answer(worker: object, command: str, arguments: tuple[Any, ...]) -> tuple[st
 
 
 def serve(worker: object, descriptor: str) -> None:
-    """Answer the commands of a Worker in the parent process with the methods of an object, until the pipe closes."""
+    """Answer the parent process's Worker by calling methods of `worker`, until the pipe closes. descriptor: of the pipe."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a stopped process would not notice that its parent ended
     connection = Connection(int(descriptor))
     while True:

@@ -1,4 +1,4 @@
-"""Writes reports, as Markdown for people and JSON for programs. They are written again after each step."""
+"""Writes reports, as Markdown for people and JSON for programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FLOAT = ".4g"
 
 
 def write(folder: Path, files: Mapping[str, object]) -> None:
-    """Write files into a folder: texts as they are, other values as JSON. Readers never see a file half-written."""
+    """Write files by name: strings as they are, other values as JSON. Each is replaced at once, so nobody reads half a file."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         new = folder / f"{name}.new"
@@ -25,13 +25,13 @@ def write(folder: Path, files: Mapping[str, object]) -> None:
 
 
 def append(path: Path, *lines: Row) -> None:
-    """Append rows as lines of JSON. Each begins on a new line, even if a killed writer cut the last line short."""
+    """Append each row as a line of JSON, on a new line even if a killed writer left the last one incomplete."""
     with path.open("a") as file:
         file.writelines(f"\n{json.dumps(line)}\n" for line in lines)
 
 
 def parsed(text: str) -> Iterator[Any]:
-    """Parse lines of JSON. Skips lines that were cut short when their writer was killed."""
+    """Yield the value of each line of JSON in a text. Skip lines that are incomplete because their writer was killed."""
     for line in text.splitlines():
         with suppress(ValueError):
             yield json.loads(line)
@@ -42,12 +42,12 @@ def as_json(content: object) -> str:
 
 
 def document(*parts: str) -> str:
-    """Join the non-empty parts of a document by blank lines."""
+    """Join the parts of a Markdown document by blank lines. Leave out empty parts."""
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
 
 def table(rows: Iterable[Row], formats: Mapping[str, str] = {}, columns: Mapping[str, str] | None = None) -> str:
-    """Return a Markdown table, or "" without rows. formats: number formats by key. columns: keys by heading; None: all keys."""
+    """Return a Markdown table, or "" without rows. formats: format string by key. columns: key by heading; None: all keys."""
     listed = list(rows)
     columns = {key: key for row in listed for key in row} if columns is None else columns
     cells = [[cell(row.get(key), formats.get(key)) for key in columns.values()] for row in listed]
@@ -57,7 +57,7 @@ def table(rows: Iterable[Row], formats: Mapping[str, str] = {}, columns: Mapping
 
 
 def cell(value: Any, form: str | None = None) -> str:
-    """Format a value for a table; None and NaN become ""."""
+    """Return the text of a value in a table; "" for None and NaN. form: format string, such as ".2f"."""
     if value is None or value != value:
         return ""
     if isinstance(value, str):
@@ -66,6 +66,6 @@ def cell(value: Any, form: str | None = None) -> str:
 
 
 def bullets(title: str, sentences: Sequence[str], most: int | None = None) -> str:
-    """Return a list with a title, or "" without sentences. most: show only so many, and say how many more there are."""
+    """Return a Markdown list under a title, or "" without sentences. most: how many to show; a last item counts the others."""
     shown = [*sentences[:most], *[f"and {len(sentences) - (most or 0)} more"] * (most is not None and len(sentences) > most)]
     return "\n".join([title, "", *(f"- {sentence}" for sentence in shown)]) if shown else ""

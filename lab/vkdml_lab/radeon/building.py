@@ -1,4 +1,4 @@
-"""Builds the emulator's library. The name has a hash of the sources, so an unchanged library is not built again."""
+"""Builds the emulator's C library. The file's name contains a hash of the sources, so that each version is built only once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FLAGS = ["-std=gnu17", "-O3", "-march=native", "-ffp-contract=off", "-fno-stric
 
 
 def build(folder: Path, main: Path = SOURCES / "radeon.c") -> Path:
-    """Build a C file's library in the folder, unless it is there. Returns the library's path."""
+    """Compile the C file `main` to a shared library in `folder`, unless it is there already. Returns the library's path."""
     texts = {path.name: path.read_text() for path in (*sorted(SOURCES.iterdir()), main)}
     texts |= {"shared.h": structures.c_text(), **instructions.c_text()}
     key = hashlib.sha256(repr([texts, _FLAGS, main.name]).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The command `vkdml radeon`. It runs a command, with all processes that this starts, on the emulated GPU."""
+"""The command `vkdml radeon COMMAND`, which runs COMMAND, and the processes that COMMAND starts, on the emulated GPU."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command. Returns its exit code, or 1 if the command succeeded but the emulator found faults."""
+    """Run the given command. Returns its exit code, 1 if it succeeded but the emulator found faults, or 2 if nothing ran."""
     if not arguments.argv:
         print("radeon: no command: say what to run, such as `vkdml radeon vkdml devices`", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""Decodes LLVM's text of instructions into structures that C executes. Raises Refused for unknown text."""
+"""Decodes instructions from LLVM's disassembly to structures that the emulator's C code executes."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ _UNUSED = {"UNUSED_PAD": 0, "UNUSED_PRESERVE": FLAGS["KEEPS"]}
 
 
 class Refused(ValueError):  # noqa: N818
-    """The emulator does not know the instruction."""
+    """Raised for an instruction that the emulator does not know."""
 
 
 def program(lines: Iterable[tuple[int, str]]) -> list[Instruction]:
-    """Decode lines, which are pairs (address, text). An instruction of two parts ("VOPD") becomes two; the first has DUAL."""
+    """Decode a program from pairs (address, text). A "VOPD" pair becomes two instructions, the first with the flag DUAL."""
     made, places = list[Instruction](), dict[int, int]()
     for pc, text in lines:
         places[pc] = len(made)
@@ -63,7 +63,7 @@ def program(lines: Iterable[tuple[int, str]]) -> list[Instruction]:
 
 
 def instruction(text: str, pc: int = 0) -> Instruction:
-    """Decode one instruction at the address `pc`. `program` adds the target of a branch."""
+    """Decode the text of one instruction, which is at the address `pc`. The target of a branch is left to `program`."""
     full, _, rest = re.sub(r"/\*.*?\*/", "", text).strip().partition(" ")
     *parts, tail = rest.split(", ")
     last, *words = tail.strip().split(" ")  # modifiers follow the operands, such as `offset:16 glc`
@@ -90,7 +90,7 @@ def instruction(text: str, pc: int = 0) -> Instruction:
 
 
 def operand(text: str, is_half: bool = False) -> Operand:
-    """Decode an operand. is_half: if it is a constant with a decimal point, it is a float16."""
+    """Decode an operand, such as "v3" or "-1.0". is_half: encode a constant with a decimal point as float16, not float32."""
     modifiers = 0
     for pattern, sign in _SIGNS:
         if found := pattern.fullmatch(text):

@@ -1,4 +1,4 @@
-"""Disassembles AMD's machine code with the LLVM library that the driver compiles with."""
+"""Disassembles AMD's machine code with the LLVM library that Mesa's driver compiles shaders with."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vkdml_lab.radeon.decoder import Refused
 
 @cache
 def _llvm(folder: Path, chip: str, wave: int) -> tuple[ctypes.CDLL, int]:
-    """Return the LLVM library, and a disassembler for a chip."""
+    """Return the LLVM library in `folder`, and a handle of its disassembler for a chip. wave: lanes of a wave (32 or 64)."""
     llvm = ctypes.CDLL(str(next(folder.glob("libLLVM.so.*"))))
     for part in ("TargetInfo", "TargetMC", "Disassembler"):
         getattr(llvm, f"LLVMInitializeAMDGPU{part}")()
@@ -24,7 +24,7 @@ def _llvm(folder: Path, chip: str, wave: int) -> tuple[ctypes.CDLL, int]:
 
 
 def lines(folder: Path, chip: str, code: bytes, wave: int) -> list[tuple[int, str]]:
-    """Return pairs (address, text) of a program's instructions. folder: where LLVM's library is."""
+    """Return the pair (address, text) of each instruction in a program. folder: has LLVM's library. wave: lanes of a wave."""
     llvm, made = _llvm(folder, chip, wave)
     found, pc = list[tuple[int, str]](), 0
     text, raw = ctypes.create_string_buffer(1000), ctypes.create_string_buffer(code, len(code))

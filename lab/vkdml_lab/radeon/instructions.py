@@ -1,9 +1,9 @@
-"""The table of instructions: each one's name, and its meaning in C. The emulator refuses all other names.
+"""Tables of the emulated instructions: each one's name, and a C expression for its result. The emulator refuses all others.
 
-The source is AMD's "RDNA3 Instruction Set Architecture Reference Guide", chapter "Instructions". Comments name its sections.
-S0, S1 and S2 are the sources as 32-bit words, I0 to I2 as signed integers, F0 to F2 as floats, and Q0 to Q2 as 64-bit words. D
-is the destination. A vector instruction reads the destination's old word from D, a scalar one from OLD. SCC is the scalar
-condition code, and BIT the lane's bit of the third source.
+The source is AMD's "RDNA3 Instruction Set Architecture Reference Guide", chapter "Instructions". Comments name its sections. In
+an expression, S0, S1 and S2 are the sources as 32-bit words, I0 to I2 as signed integers, F0 to F2 as floats, and Q0 to Q2 as
+64-bit words. D is the destination. Its old word is D in vector instructions, and OLD in scalar ones. SCC is the scalar
+condition code. BIT is the lane's bit of the third source.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ ATOMICS = {name: number for number, name in enumerate(ATOMIC)}
 
 
 def c_text() -> dict[str, str]:
-    """Return the C files made from the tables, by name: enumerations of the instructions, and switches over them."""
+    """Return the C files generated from the tables, by name: enumerations of the instructions, and cases of switches."""
     last = {f"LAST_{shape}": max(NUMBERS[name] for name in table) for shape, table in _SHAPES.items()}
     numbers = [f"OP_{name.replace(' ', '_')} = {number}" for name, number in NUMBERS.items()]
     numbers += [f"{name} = {number}" for name, number in last.items()] + [f"ATOMIC_{name} = {n}" for name, n in ATOMICS.items()]

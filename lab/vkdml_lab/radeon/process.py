@@ -1,4 +1,4 @@
-"""Controls the emulator from inside a process that runs under `vkdml radeon`: settings, decoded programs, and faults found."""
+"""Lets a process that runs under `vkdml radeon` change the emulator's settings, read decoded programs, and read faults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _library() -> ctypes.CDLL:
 
 
 def change(**settings: int) -> None:
-    """Change settings of the emulated GPU. Their names are in structures.SETTINGS."""
+    """Set settings of the emulated GPU by name, such as change(late=2). structures.SETTINGS lists them."""
     for name, value in settings.items():
         _library().radeon_set(list(SETTINGS).index(name), ctypes.c_long(value))
 
@@ -31,6 +31,6 @@ def programs() -> Iterator[Program]:
 
 
 def found() -> set[str]:
-    """Wait until the emulator is idle. Return the kinds of faults found since the last call."""
+    """Wait until the emulator is idle. Return the names of the kinds of faults (FINDINGS) that it found since the last call."""
     kinds = _library().radeon_wait()
     return {kind for bit, kind in enumerate(FINDINGS) if kinds >> bit & 1} - NOTED

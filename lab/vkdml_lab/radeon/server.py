@@ -1,4 +1,4 @@
-"""The server of `vkdml radeon`. It decodes programs for the processes that use the emulated GPU, and collects their faults."""
+"""The server of `vkdml radeon`. It decodes programs for the processes on the emulated GPU, and collects their faults."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MODULES = b"".join(Path(str(module.__file__)).read_bytes() for module in (decod
 
 
 class Server(socketserver.ThreadingUnixStreamServer):
-    """Serves in threads until the process ends. name: of an abstract socket. libraries: LLVM's folder. programs: a cache."""
+    """Answers in threads until the process ends. name: abstract socket. libraries: LLVM's folder. programs: cache folder."""
 
     daemon_threads = True
 
@@ -35,7 +35,7 @@ class Server(socketserver.ThreadingUnixStreamServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def decode(self, code: bytes, wave: int) -> bytes:
-        """Decode a program and pack the answer. An unknown instruction is recorded as a finding, and the answer is empty."""
+        """Decode machine code, and return the packed answer. It has no instructions if one is unknown, which is a finding."""
         path = self.programs / hashlib.sha256(b"".join([code, _MODULES, f"{self.chip} {wave}".encode()])).hexdigest()
         lines, packed, registers = list[tuple[int, str]](), b"", 0
         try:
@@ -63,11 +63,11 @@ class Server(socketserver.ThreadingUnixStreamServer):
             self.findings[list(FINDINGS)[found.kind], where] += found.count
 
     def is_clean(self) -> bool:
-        """Whether nothing was found, except for the kinds in NOTED, which are no faults."""
+        """Return whether all findings are of the kinds in NOTED, which are no faults."""
         return all(kind in NOTED for kind, _ in self.findings)
 
     def summary(self) -> str:
-        """Return a text with the totals, and with each kind of finding and the places in programs where it occurred."""
+        """Return a text with the totals, and for each kind of finding the first places in programs where it occurred."""
         n = self.totals
         said = [f"radeon: {n['dispatches']:,} dispatches of {len(self.lines)} programs, "
                 f"{n['executed']:,} instructions of waves in {n['nanoseconds'] / 1e9:.1f} s"]

@@ -1,4 +1,4 @@
-"""The structures and constants that Python and C share. `c_text` writes them as C."""
+"""The structures and constants that Python and C share. `c_text` returns their declarations in C."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ SETTINGS = {"seed": 1, "late": 1, "caches": 1, "inexact": 1, "resident": 1024, "
 
 
 class Operand(ctypes.Structure):
-    """An operand. words: 32-bit words from register `reg` on. value: a constant's. bits: how many, from `shift` on; 0: all."""
+    """An operand: `words` registers from `reg` on, or a constant `value`. bits: how many are used, from `shift` on; 0: all."""
 
     _fields_ = [("value", c_uint32), *((name, c_uint8) for name in ("kind", "reg", "words", "modifiers", "shift", "bits"))]
 
 
 class Instruction(ctypes.Structure):
-    """An instruction. op: its number in the table. size: bytes of an element in memory. immediate: an offset or, in a wait, how
-    many loads, accesses to shared memory, stores and scalar loads may stay pending. target: index of a branch's target. pc:
-    address in the program. runs: how often it has run.
+    """A decoded instruction. op: number in instructions.NUMBERS. size: bytes of an element in memory. immediate: offsets or, in
+    a wait, how many loads, accesses to shared memory, stores and scalar loads may stay pending. target: index of the
+    instruction that a branch jumps to. pc: address in the program. runs: how often waves have executed it.
     """
 
     _fields_ = [("op", c_uint16), ("size", c_uint16), ("flags", c_uint32), ("immediate", c_int32 * 4), ("target", c_int32),
@@ -70,8 +70,8 @@ class Instruction(ctypes.Structure):
 
 
 class Program(ctypes.Structure):
-    """A decoded program. va: address of its code. registers: number of vector registers. next: the program decoded before it.
-    Python may change its instructions while the emulator is idle.
+    """A decoded program. va: address of its code. registers: number of vector registers. next: address of the Program that was
+    decoded before it. Python may change a program's instructions while the emulator is idle.
     """
 
     _fields_ = [("next", c_void_p), ("va", c_uint64),
@@ -80,13 +80,13 @@ class Program(ctypes.Structure):
 
 
 class Found(ctypes.Structure):
-    """A finding, such as a race. kind: number in FINDINGS. pc: where in code. count: how often. detail: address or register."""
+    """A finding, such as a race. kind: index in FINDINGS. pc: address in the program. detail: address or register number."""
 
     _fields_ = [("kind", c_uint32), ("pc", c_int32), ("count", c_uint64), ("detail", c_uint64)]
 
 
 class Report(ctypes.Structure):
-    """The report of a dispatch. program: its number at the server. kinds: a bit for each kind of finding."""
+    """What the emulator found in one dispatch. program: the server's number for the program. kinds: bits of the kinds found."""
 
     _fields_ = [("program", c_uint32), ("found_count", c_uint32), ("kinds", c_uint64), ("executed", c_uint64),
                 ("nanoseconds", c_uint64), ("found", Found * MOST_FOUND)]

@@ -1,1 +1,1 @@
-"""The soak: random calls of all faces (ways to call vkdml) for an hour: right, broken, or with a failing driver."""
+"""The soak test: an hour of random calls to all faces (interfaces) of vkdml, some with broken arguments or a failing driver."""

@@ -1,10 +1,10 @@
-"""Run random calls of all faces (ways to call vkdml): right ones, broken ones, and some while the driver fails. Report leaks.
+"""Call all faces (interfaces) of vkdml at random, also with broken arguments and with a failing driver. Report leaks.
 
     python -m vkdml_lab.soak [--minutes M] [--output DIR] [--seed N]
 
-Two processes at a time make calls, each with its own operators. Every second one has a layer that makes Vulkan functions fail.
-If a process crashes or hangs, the report names its last call, and a new process begins. A failing call is shrunk and printed in
-the form of tests/fuzz/regressions.json.
+Two processes run at a time, each with its own operators. One of the two has a Vulkan layer that makes driver calls fail. If a
+process crashes or hangs, the report names its last call, and a new process begins. The report has failing calls in the form of
+tests/fuzz/regressions.json, shrunk unless the driver failed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def live(folder: Path, seed: int, seconds: float, layer: dict[str, str]) -> list[report.LifeReport]:
-    """Run processes one after the other for `seconds`. layer: variables that load the layer of failures; {}: nothing fails."""
+    """Run one process of the soak after another for `seconds`. layer: variables that load the layer of failures, or {}."""
     lives, end = [], time.monotonic() + seconds
     for number in itertools.count(seed, LANES):
         left = end - time.monotonic()

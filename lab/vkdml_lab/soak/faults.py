@@ -1,4 +1,4 @@
-"""Driver failures during random calls: such a call must be right or raise a DriverError, and the next call must be right."""
+"""Makes the driver fail in random calls. Such a call must be right or raise DriverError, and the next one must be right."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ RESULTS, SHARES = (-1, -2, -4), (0.45, 0.45, 0.1)
 
 
 class Faults:
-    """Makes Vulkan functions fail, in a process with the layer of lab/vkdml_lab/faults. folder: where the layer was built."""
+    """Makes Vulkan functions fail in a process that loaded the layer of lab/vkdml_lab/faults. folder: where it was built."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self._layer = Layer(folder)
         self._rng = np.random.default_rng(seed)
 
     def strike(self, call: Call, outcomes: Counter[str]) -> None:
-        """Make a call while one of the Vulkan functions that it uses fails, then without a failure. Raises AssertionError for a
-        wrong number. The failing call may raise a DriverError, and nothing else.
+        """Make a call three times, without its broken arguments. One of its Vulkan functions fails in the second, which alone
+        may raise DriverError. Raises AssertionError for wrong results. outcomes: counts how the second call ended.
         """
         call = replace(call, breaks=())
         self._layer.arm(NONE)
@@ -45,7 +45,7 @@ class Faults:
         running.check_right(call)
 
     def strike_recording(self, actions: list[Any], desc: Any, outcomes: Counter[str]) -> None:
-        """Run a program of suite/heaps.py, the `actions`, while a Vulkan function fails, then with new heaps and no failure."""
+        """Run a program of suite/heaps.py three times, on new heaps. In the second run, one of the Vulkan functions fails."""
         def run() -> None:
             heaps.Run(device(), heap_operators.Reference(device(), desc), Counter()).run(actions)
 
@@ -55,7 +55,7 @@ class Faults:
         run()
 
     def _struck(self, work: Callable[[], object], outcomes: Counter[str]) -> None:
-        """Let one of the functions called since the layer was armed fail, and call `work`. Counts the outcome."""
+        """Choose a Vulkan function that was called since the layer was armed. Run `work` while it fails. Count the outcome."""
         fault = self._drawn(self._layer.counts())
         self._layer.arm(fault)
         try:

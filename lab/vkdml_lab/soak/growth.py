@@ -1,9 +1,9 @@
-"""Decides from samples whether something grows with the number of calls, as a leak would.
+"""Decides from samples whether a process's use of a resource grows with the number of calls, as in a leak.
 
-A process needs more memory while it meets operators and shapes for the first time, so the first third of its samples is left
-out. The slope is the median of the slopes between all pairs of samples (Theil and Sen), which ignores outliers. Something grows
-if both the slope times the number of calls, and the last quarter minus the first quarter, exceed the noise in ALLOWED. So a
-leak is noticed if it exceeds ALLOWED in this number of calls; the report gives the least leak per call.
+The first third of the samples is left out, since a process needs more memory when it first meets operators and shapes. The
+slope is the median of the slopes between all pairs of samples (Theil and Sen), which ignores outliers. A resource grows if two
+numbers both exceed its noise in ALLOWED: the slope times the number of calls, and the median of the last quarter of samples
+minus that of the first quarter. The report gives the least leak per call that would be noticed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Sample = Mapping[str, Any]  # a number for each row of ALLOWED, and "calls"
 
 @dataclass(frozen=True)
 class Growth:
-    """How much something grew in one process. first, last: medians of the first and last quarter. by: slope times calls."""
+    """Growth of a resource in one process. first, last: medians of the first and last quarter. by: slope times `calls`."""
 
     what: str
     unit: str
@@ -41,12 +41,12 @@ class Growth:
 
     @property
     def least_seen(self) -> float:
-        """The least growth per call that would be noticed."""
+        """The least growth per call that would be noticed as a leak."""
         return self.allowed / max(self.calls, 1)
 
 
 def growth(samples: Sequence[Sample], what: str) -> Growth | None:
-    """Return the growth in one process, or None if there are too few samples."""
+    """Return the growth of the resource `what` in one process, or None if there are too few samples."""
     later = samples[len(samples) // 3:]
     if len(later) < 4:
         return None

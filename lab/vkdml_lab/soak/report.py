@@ -22,7 +22,7 @@ as much. *Least seen* is the smallest leak of each call that would be noticed: w
 
 @dataclass
 class LifeReport:
-    """What one process of the soak (a life) did. ended: how it crashed or hung, or "". running: the call that it made then."""
+    """Results of one process of the soak (a life). ended: how it crashed or hung, or "". running: the call that ended it."""
 
     seed: int
     has_faults: bool
@@ -49,7 +49,7 @@ class LifeReport:
 
 
 def read(file: Path, seed: int, has_faults: bool, ended: str) -> LifeReport:
-    """Read what a life reported in its file. ended: how it crashed or hung."""
+    """Read the report of one process from its file of JSON lines. ended: how the process crashed or hung, or ""."""
     life = LifeReport(seed, has_faults, ended)
     for line in map(json.loads, file.read_text().splitlines()):
         life.samples.append(line["sample"])
@@ -61,7 +61,7 @@ def read(file: Path, seed: int, has_faults: bool, ended: str) -> LifeReport:
 
 
 def failed(lives: Sequence[LifeReport]) -> list[str]:
-    """Return a sentence for each failure and leak."""
+    """Return a sentence for each process that ended early, each failed call and each leak."""
     sentences = [f"life {life.name} {life.ended}, in the call {life.running}" for life in lives if life.ended]
     sentences += [f"{failure['error']}\n  `{failure['call']}`" for life in lives for failure in life.failures]
     return sentences + [f"life {life.name}: {found.what} grows, by {found.by:.3g} {found.unit} in {found.calls:.0f} calls"

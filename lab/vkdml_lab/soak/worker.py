@@ -1,7 +1,7 @@
-"""A life of the soak: python -m vkdml_lab.soak.worker FILE --seed N --seconds S [--faults FOLDER], started by vkdml_lab.soak
+"""One process of the soak (a life): python -m vkdml_lab.soak.worker FILE --seed N --seconds S [--faults FOLDER]
 
-A life is a process with a few operators. It makes random calls of them, in rounds, until its time is over. After each round it
-writes a line of JSON to FILE: the resources that it takes, and its failed calls. NAME.call beside FILE holds the running call.
+A life has a few operators. It calls them at random, in rounds, until its time is over. After each round, it writes a line of
+JSON to FILE, with its use of resources and its failed calls. The running call is in a file beside FILE, with the suffix .call.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LONGEST, LARGEST, LENGTHS, BATCHES, ARRAYS = 16, 10, 2, 2, 2
 
 @dataclass
 class Life:
-    """A process of the soak. seed: draws its operators and calls. before: is called with each call. faults: may fail calls."""
+    """The work of one process of the soak. seed: of random calls. before: called with each call. faults: makes calls fail."""
 
     file: Path
     seed: int
@@ -64,7 +64,7 @@ class Life:
                                         "counts": [[*key, count] for key, count in self.counts.items()]}) + "\n")
 
     def _round(self, operators: Sequence[Operator], seed: int) -> list[dict[str, str]]:
-        """Make the calls of a round. Returns the failed ones."""
+        """Make the random calls of a round. Returns the failed ones, each as {"call": text, "error": text}."""
         made: list[Call] = []
 
         def begin(call: Call) -> None:
@@ -79,7 +79,7 @@ class Life:
         return failures
 
     def _recordings(self, seed: int) -> list[dict[str, str]]:
-        """Run this round's random programs of suite/heaps.py (commands over shared buffers). Returns the failed ones."""
+        """Run random programs of suite/heaps.py (commands over shared buffers). Returns the failed ones, as `_round` does."""
         made: list[list[Any]] = []
         desc = heap_operators.drawn(random_numbers(self.seed))
 
@@ -98,7 +98,7 @@ class Life:
                             for actions in made[-RECORDING_STRIKES:])
 
     def _struck(self, strikes: Iterable[tuple[str, Callable[[], object]]]) -> list[dict[str, str]]:
-        """Make these calls, each while a Vulkan function fails. Returns the failed ones."""
+        """Make calls while Vulkan functions fail. strikes: text and function of each. Returns failed ones, as `_round` does."""
         failures = []
         for call, strike in strikes:
             self._begin(call)
@@ -120,7 +120,7 @@ class Life:
 
 
 def drawn(seed: int) -> dict[str, list[int]]:
-    """Draw the numbers from which a life's calls take T, B and the seeds of arrays."""
+    """Draw the values that the calls of a life use for T ("steps"), for B ("rows") and as seeds of arrays ("seeds")."""
     rng = np.random.default_rng(seed)
     return {name: sorted(int(number) for number in rng.integers(1, most + 1, count))
             for name, most, count in (("steps", LONGEST, LENGTHS), ("rows", LARGEST, BATCHES), ("seeds", 1000, ARRAYS))}
@@ -130,15 +130,15 @@ _C = ctypes.CDLL(None)
 
 
 def taken() -> dict[str, float]:
-    """Return how much this process uses now of each resource in growth.ALLOWED."""
+    """Return how much of each resource in growth.ALLOWED this process uses now."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return {"resident memory": pages * os.sysconf("SC_PAGE_SIZE") / MIB, "file handles": len(os.listdir("/proc/self/fd")),
             "threads": len(os.listdir("/proc/self/task")), "Python's objects": len(gc.get_objects())}
 
 
 def warm_up(operators: Sequence[Operator], steps: Sequence[int], rows: Sequence[int], seeds: Sequence[int]) -> None:
-    """Make each kind of call that leaves compiled code in memory, as random calls may first make some late. Also starts
-    PyTorch's threads, which PyTorch starts at the first large array.
+    """Make all calls whose compiled code stays in memory (torch.compile's), so that this growth ends before the first sample.
+    Also start the threads that PyTorch starts at the first large array.
     """
     if torch := sys.modules.get("torch"):
         torch.ones(2**18).exp()

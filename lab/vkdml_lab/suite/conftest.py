@@ -1,4 +1,4 @@
-"""Fixtures of all tests of the suite. They record the operators that tests compile, so that reports of failures name them."""
+"""A fixture for all tests of the suite. It records the operators that tests compile, so that reports of failures name them."""
 
 import pytest
 

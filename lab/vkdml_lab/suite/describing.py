@@ -1,4 +1,4 @@
-"""Describes operators in words, and by the features that reports count. Uses only the descriptor, not how vkdml computes it."""
+"""Describes operators by a sentence, and by features that reports count. Only descriptors matter, not vkdml's plans."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TENSOR_FEATURES = {"SequenceLengthsTensor": "sequence lengths", "HiddenInitTenso
 
 
 def sentence(problem: Any) -> str:
-    """Describe an operator in one line, from which the same operator can be made in another program."""
+    """Describe an operator in one line, from which a person can build the same operator in another program."""
     if not isinstance(problem, Problem):
         tensors = [f"{field} {_shape(problem.tensor(field))}" for field in (*problem.inputs, *problem.outputs) if problem.has(field)]
         return f"{name(problem)}: {', '.join([problem.element.name, *tensors, *_functions([getattr(problem, 'function', None)])])}"
@@ -35,7 +35,7 @@ def sizes(problem: Any) -> dict[str, int]:
 
 
 def features(problem: Any) -> set[str]:
-    """Return the names of the operator's features in reports, such as "bidirectional"."""
+    """Return the names of an operator's features, such as "bidirectional" and "clip", by which reports count cases."""
     tensors = [problem.tensor(field) for field in problem.tensors if problem.has(field)]
     strides = {"strides"} if any(tensor.strides != packed_strides(tensor.sizes) for tensor in tensors) else set()
     if not isinstance(problem, Problem):

@@ -1,4 +1,4 @@
-"""Facts about made-up and real devices, and problems for them, for tests of the planner. No test needs these devices."""
+"""DeviceInfos of real and imagined devices, and problems, for tests of the planner, which need none of the devices."""
 
 from dataclasses import replace
 
@@ -54,12 +54,12 @@ GPUS = {
 
 
 def make_problem(*sizes, cell=cells.GRU, element=element_types.FLOAT32, **changes):
-    """Make a problem with every optional tensor. sizes: T, B, I, H and D. changes: fields of the descriptor."""
+    """Make a problem with every optional tensor. sizes: T, B, I, H and D. changes: fields of the descriptor to replace."""
     return from_desc(make_desc(cell, *sizes, data_type=element.data_type, **changes), element=element)
 
 
 def random_problem(rng, info):
-    """Draw a problem of any cell and type that fits on a device. T, B, I or H are often 1."""
+    """Draw a problem of any cell and type whose tensors fit in a device's buffers. T, B, I and H are log-uniform from 1 on."""
     while True:
         cell, sizes = rng.choice(CELLS), [round(most**rng.random()) for most in (2000, 200, 300, 600)]
         changes = dict.fromkeys(cell.flags, rng.random() < 0.5) | rng.choice([{}, {"SequenceLengthsTensor": None}])

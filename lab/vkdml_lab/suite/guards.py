@@ -1,4 +1,4 @@
-"""Guards: buffers get extra words at their end that no kernel may use. Memory that only kernels use begins with odd values."""
+"""Puts guards (words that no kernel may use) behind buffers. They begin as NaN, as does memory that only kernels use."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ are_wanted = True  # False if other tools check bounds, which would count guards
 
 
 class Guards:
-    """The guards of all buffers made in one context."""
+    """The guards of all buffers that were made in one `with guarded()`."""
 
     def __init__(self) -> None:
         self.buffers: list[tuple[DeviceMemory, int, int]] = []  # buffer, size that kernels know, poison
 
     def check(self) -> None:
-        """Fail if a word past a buffer's end has changed."""
+        """Raise AssertionError if a guard (a word behind a buffer) has changed."""
         for buffer, size, poison in self.buffers:
             buffer.size_in_bytes = size + _guard_bytes(size)
             words = buffer.gpu.lock.work(buffer._fetch, (buffer.size_in_bytes // 4,), np.uint32)[size // 4:]
@@ -41,7 +41,7 @@ def _guard_bytes(size: int) -> int:
 
 @contextmanager
 def guarded() -> Iterator[Guards]:
-    """Guard all buffers made in this context. The driver knows the larger buffers, so its bounds checks hide nothing."""
+    """Guard all buffers made in this context. The driver takes guards as parts of buffers, so bounds checks hide nothing."""
     make, guards = DeviceMemory.__init__, Guards()
     if not are_wanted:
         yield guards

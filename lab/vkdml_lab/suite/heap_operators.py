@@ -1,4 +1,4 @@
-"""The operators that programs of heaps.py dispatch, and their expected results."""
+"""The operators that the random programs of heaps.py dispatch, and the outputs to expect."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ TWELVE = tensor(12)  # as many elements as the GRU's weights
 
 
 def recurrent(cell, *sizes, **changes):
-    """Make a descriptor whose tensors each fit in a slot of a heap (256 bytes). sizes: T, B and I, which is also H."""
+    """Make a descriptor with few tensors, each of at most 256 bytes (a slot of a heap). sizes: T, B and I, up to 3; H is I."""
     return make_desc(cell, *sizes, sizes[-1], **{name: None for name in LEFT_OUT if name in cell.tensors}, **changes)
 
 
 def drawn(rng):
-    """Draw a descriptor of any cell with one direction."""
+    """Draw a small descriptor (see `recurrent`) of any cell, forward or backward."""
     cell = CELLS[rng.integers(len(CELLS))]
     direction = v.DML_RECURRENT_NETWORK_DIRECTION(int(rng.integers(2)))
     return recurrent(cell, *(int(size) for size in rng.integers(1, 4, 3)), Direction=direction)
 
 
 def two_layers(desc):
-    """Compile a graph of two layers of this operator, each with its own weights. The second takes the first one's output."""
+    """Return a function that compiles, on a device, a graph of two layers of an operator. Each layer has its own weights."""
     def made(device):
         operator = device.create_operator(desc)
         edges = [v.DML_INPUT_GRAPH_EDGE_DESC(0, 0, 0)]
@@ -44,7 +44,7 @@ def compiled(desc):
 
 
 def kinds(desc):
-    """Return functions that make the operators, by name. desc: descriptor of the recurrent ones."""
+    """Return functions that compile the operators on a device, by operator name. desc: descriptor of recurrent operators."""
     return {
         "one": compiled(desc), "one again": compiled(desc), "owned": compiled(owned(desc)), "graph": two_layers(desc),
         "negate": compiled(v.DML_ACTIVATION_LINEAR_OPERATOR_DESC(InputTensor=TWELVE, OutputTensor=TWELVE, Alpha=-1)),
@@ -58,14 +58,14 @@ DISPATCHED = ["one", "owned", *KINDS]
 
 
 class Reference:
-    """Computes expected results by operators with buffers of their own, which are not shared."""
+    """Computes expected outputs by running each operator alone, on buffers that nothing else uses. Keeps all results."""
 
     def __init__(self, device, desc=GRU):
         self.device, self.kinds = device, kinds(desc)
         self.known = {}
 
     def __call__(self, whose, inputs):
-        """Return the bytes of the outputs of operator `whose`. inputs: bytes in binding order, but packed ones come last."""
+        """Return the outputs of the operator `whose` as bytes. inputs: bytes in binding order; an initializer's come last."""
         name = "one" if whose in ("one again", "owned") else whose
         key = (name, *inputs)
         if key not in self.known:

@@ -1,7 +1,7 @@
-"""Random recordings of commands over shared buffers, compared with a model of each byte on the host and on the device.
+"""Runs random recordings of commands over shared buffers, and compares each byte, on host and device, with a model.
 
-A heap is a buffer whose parts serve several operators as inputs, weights, outputs and resources (their memory); a slot is a
-part for a tensor. A program is a list of actions, each a name and small numbers. Every action is valid after every other.
+A heap is a buffer whose parts serve several operators as inputs, weights, outputs, and temporary or persistent resources. A
+slot is a part of 256 bytes for a tensor. A program is a list of actions: the name of a method of Run, and its arguments.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DRAWN = {
 
 
 def program(rng):
-    """Draw a program. It takes slots from one of two lists, at times with one slot changed, so that dispatches overlap."""
+    """Draw a program of 5 to 40 actions. Dispatches take slots from two lists, often with one slot changed, so they overlap."""
     often = np.array([row[0] for row in DRAWN.values()])
     layouts = rng.integers(0, PLACES, (2, 8))
 
@@ -47,7 +47,7 @@ def program(rng):
 
 
 def shortened(actions, fails):
-    """Return a shorter program for which `fails` is still true, by leaving out actions or runs of actions."""
+    """Leave out actions, or runs of actions, while `fails(actions)` stays true. Returns the shorter program."""
     size = len(actions)
     while size := size // 2:
         at = 0
@@ -73,7 +73,7 @@ class Part:
 
 @dataclass
 class Step:
-    """A recorded command. whose: operator, "upload" or "readback". temporary, resource: temporary and persistent resource."""
+    """A recorded command. whose: operator, "upload" or "readback". temporary, resource: memory bound for these, or None."""
 
     whose: str
     heap: int = 0
@@ -90,11 +90,11 @@ class Step:
 
 
 class DisagreementError(AssertionError):
-    """The device has other contents than the model."""
+    """Raised if a byte on the host or the device, or the success of a command, contradicts the model."""
 
 
 class Run:
-    """A run of a program. counts: comparisons by side (host or device), executions, and dispatches with known results."""
+    """Runs a program on new heaps. counts: where it counts comparisons by side, executions, and known outputs by operator."""
 
     def __init__(self, device, reference, counts, seed=0):
         self.device, self.reference, self.counts = device, reference, counts
@@ -162,7 +162,7 @@ class Run:
                 self.change(part)
 
     def chosen(self, heap, slot, slots, number):
-        """Return a part of a heap, and random contents for it: whole slots, or a piece of one slot if `number` is odd."""
+        """Choose `slots` slots from `slot` on, or a piece of that slot if `number` is odd. Returns a Part and random bytes."""
         begin, size = (slot * SLOT + 4 * (number % 13), 4 + number % 40 // 4 * 4) if number % 2 else (slot * SLOT, (slots or 1) * SLOT)
         return Part(heap, begin, size), self.random(size)
 
@@ -171,7 +171,7 @@ class Run:
         self.change(part, self.memory[part.heap].is_shared)
 
     def change(self, part, is_sure=True):
-        """Note that this part changes. Packed weights in it are lost or, if not is_sure, they may be lost."""
+        """Note that a part changes. Packed weights in it are lost or, if `is_sure` is false, may be lost."""
         for resource in [resource for resource in self.initialized if resource and resource.overlaps(part)]:
             if is_sure:
                 del self.initialized[resource]
@@ -202,7 +202,7 @@ class Run:
                 self.initialized[resource] = None
 
     def expect_exposed(self, *heaps):
-        """Check that refusing an upload was right: the program has a writable array, from host(), of one of these heaps."""
+        """Check that an upload was rightly refused: the program holds a writable array, from host(), of one of these heaps."""
         assert any(self.memory[heap].is_exposed and not self.memory[heap].is_shared for heap in heaps)
         for heap in heaps:
             self.memory[heap].forget_host()
@@ -255,16 +255,16 @@ class Run:
             step.is_initializer and step.resource == resource)
 
     def temporary(self, number, size):
-        """Choose memory for a temporary resource: if `number` < 4, a part that tensors or resources may use, too; else None."""
+        """Return memory for a temporary resource, which other tensors or resources may share, or None if `number` is 4 or 5."""
         begins = (TENSORS - 3 * SLOT, TENSORS)
         return Part(number % 2, begins[number // 2], size) if number < 4 and size else None
 
     def resource(self, number, size):
-        """Choose memory for a persistent resource: if `number` < 2, a part of a heap, else None, so that vkdml makes it."""
+        """Return memory in a heap for a persistent resource, or None if `number` is 2 or 3: then vkdml provides memory."""
         return Part(0, TENSORS + number * SLOT, size) if number < 2 and size else None
 
     def collides(self, step):
-        """Whether a command writes to bytes of its other tensors. An elementwise operator's output may be its input."""
+        """Return whether a command writes to bytes of its other tensors. An elementwise operator's output may be its input."""
         writes = [*step.writes, *([step.resource] if step.resource and step.resource not in step.writes else [])]
         others = [*step.inputs, *writes]
         is_elementwise = step.whose in ("negate", "add")
@@ -358,8 +358,8 @@ class Run:
 
 
 def search(device, draws, seed=0, desc=GRU, before=lambda actions: None):
-    """Run random programs. Returns counts, as Run has them. At the first failure, raises an error with a shortened program.
-    desc: descriptor of the recurrent operator. before: called with each program.
+    """Run random programs. Returns the counts of Run. At the first failure, raises an AssertionError with a shortened program.
+    desc: descriptor of the recurrent operators. before: called with each program before it runs.
     """
     counts, reference = Counter(), Reference(device, desc)
 

@@ -1,4 +1,4 @@
-"""A model of a heap (a shared buffer) for heaps.py: each byte on the host and on the device, and which side wrote it last."""
+"""Models a heap (a shared buffer) for heaps.py: its bytes on the host and on the device, and which of the two are newer."""
 
 import numpy as np
 
@@ -6,8 +6,8 @@ SAME, HOST, DEVICE, UNKNOWN = range(4)  # which side has a newer byte
 
 
 class Memory:
-    """A heap's contents. host, device: its bytes; one array if both share memory. host_known, device_known: which bytes are
-    known. newer: by byte, which side is newer: SAME, HOST, DEVICE or UNKNOWN.
+    """Expected contents of a heap. host, device: bytes of each side; the same array if both share memory. host_known,
+    device_known: whether the model knows each byte. newer: for each byte, which side is newer: SAME, HOST, DEVICE or UNKNOWN.
     """
 
     def __init__(self, content, is_shared):
@@ -21,13 +21,13 @@ class Memory:
         self.host[part], self.host_known[part], self.newer[part] = content, True, HOST
 
     def compute(self, part, content):
-        """Note that a dispatch writes these bytes. part: a slice. content: None if it is unknown."""
+        """Note that a dispatch writes bytes on the device. part: a slice. content: the bytes, or None if they are unknown."""
         self.device_known[part], self.newer[part] = content is not None, DEVICE
         if content is not None:
             self.device[part] = content
 
     def work(self, part):
-        """Note that a dispatch uses these bytes as an operator's memory, and may have written to any of them."""
+        """Note that a dispatch uses bytes as a temporary or persistent resource, so that they are unknown. part: a slice."""
         self.device_known[part], self.newer[part] = False, UNKNOWN
 
     def expose(self):
@@ -35,7 +35,7 @@ class Memory:
         self.newer[self.newer == SAME] = HOST
 
     def poke(self, part, content):
-        """Note that the host writes through an array that a buffer's host() returned. vkdml does not see this."""
+        """Note that the host writes through an array of Buffer.host(). vkdml does not see such writes, so `newer` stays."""
         self.host[part], self.host_known[part] = content, True
 
     def upload(self):
@@ -60,6 +60,6 @@ class Memory:
         self.newer[~but] = HOST if self.is_exposed else SAME
 
     def forget_host(self):
-        """Note that a refused upload may have copied the device's newer bytes to the host, so that the host's are unknown."""
+        """Note that a refused upload may have copied newer bytes from the device, so that the host's are unknown."""
         if not self.is_shared:
             self.host_known[(self.newer == DEVICE) | (self.newer == UNKNOWN)] = False
