@@ -1,4 +1,4 @@
-"""pytest's options and fixtures. A family is a set of tests that are alike; `make test` runs some of its members."""
+"""A pytest plugin: options, marks and fixtures. A family is a set of similar tests, of which `make test` runs only some."""
 
 import gc
 import os
@@ -60,18 +60,18 @@ def pytest_configure(config):
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Do not import modules whose tests all need a device if those tests are deselected: some take seconds to import."""
+    """Skip modules whose tests all need a device if `-m "not device"` deselects these: some take seconds to import."""
     unwanted = "not device" in config.option.markexpr and collection_path.suffix == ".py"
     return True if unwanted and "\npytestmark = pytest.mark.device\n" in collection_path.read_text() else None
 
 
 def pytest_pycollect_makeitem(collector, name):
-    """Skip tests named *_long without --long. Returning None leaves the object to pytest."""
+    """Collect no tests named *_long without --long. Returns None to leave the decision to pytest."""
     return [] if name.endswith("_long") and not collector.config.getoption("--long") else None
 
 
 def pytest_collection_modifyitems(config, items):
-    """Mark tests that use a device, and those of families that only `make test-all` runs. Apply --only and --quick."""
+    """Mark tests that use a device, and members of families that only `make test-all` runs. Apply --only and --quick."""
     families = defaultdict(list)
     for item in items:
         if "device" in item.fixturenames:
@@ -89,13 +89,13 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish():
-    """Freeze existing objects, so that the hundreds of later garbage collections skip millions of them."""
+    """Freeze the millions of objects made so far, so that hundreds of later garbage collections do not visit them."""
     gc.collect()
     gc.freeze()
 
 
 def keep(config, items, is_wanted):
-    """Keep the wanted items, and report the others to pytest as deselected."""
+    """Remove items for which `is_wanted` is false, and report them to pytest as deselected."""
     unwanted = [item for item in items if not is_wanted(item)]
     items[:] = [item for item in items if is_wanted(item)]
     if unwanted:
@@ -103,9 +103,9 @@ def keep(config, items, is_wanted):
 
 
 def in_turns(items):
-    """Order tests: the first of each function, then the second of each, and so on. The first ones have different operators.
-
-    In each turn, tests of test_reference.py come first: they cover most, and a slow driver may have time for little else.
+    """Order tests in turns: the first test of each function, then the second of each, and so on. Functions differ in the
+    recurrent operator that they begin with. In each turn, tests of test_reference.py come first: they cover most, and time may
+    be short.
     """
     functions = defaultdict(lambda: defaultdict(list))
     for item in items:
@@ -120,14 +120,14 @@ def in_turns(items):
 
 
 def operator_of(name):
-    """Return the recurrent operator that a test's name contains, or ""."""
+    """Return the recurrent operator that a test's name contains ("GRU", "LSTM" or "RNN"), or ""."""
     found = re.search(r"(?<![A-Z])(GRU|LSTM|RNN)(?![A-Z])", name)
     return found[0] if found else ""
 
 
 def typical(members, first=None, diagonal=None):
-    """Return the members of a family that `make test` runs: the first `first`; without this number, the diagonal of the grid of
-    their parameters, which has each value of each parameter at least once. diagonal: length of the diagonal, if not whole.
+    """Return the set of a family's members that `make test` runs: the `first` ones or, if `first` is None, the diagonal of the
+    grid of their parameters, which has each value of each parameter. diagonal: length of the diagonal; None: all of it.
     """
     if first is not None:
         return set(members[:first])
@@ -149,7 +149,7 @@ def pytest_runtest_setup(item):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Print what tests recorded by record_property("summary", text)."""
+    """Print the texts that tests recorded by record_property("summary", text)."""
     for reports in terminalreporter.stats.values():
         for report in reports:
             for name, text in getattr(report, "user_properties", ()):
@@ -164,7 +164,7 @@ def device() -> vkdml.Device:
 
 @pytest.fixture(autouse=True)
 def _hidden_drivers(request, monkeypatch):
-    """Hide all drivers from tests without the mark `device`, so that a test that uses a device by mistake always fails."""
+    """Hide Vulkan's drivers from tests without the mark `device`, so that a test that uses a device by mistake fails."""
     if not request.node.get_closest_marker("device"):
         for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"):
             monkeypatch.setenv(name, "/nonexistent.json")
@@ -172,13 +172,13 @@ def _hidden_drivers(request, monkeypatch):
 
 @pytest.fixture
 def no_sessions(monkeypatch):
-    """Let vkdml believe that no ONNX session exists."""
+    """Make vkdml forget the existing ONNX Runtime sessions during a test."""
     monkeypatch.setattr("vkdml.faces.onnx.session._on_device", WeakSet())
 
 
 @pytest.fixture
 def with_profile(device, monkeypatch):
-    """with_profile(field=value) changes fields of the planner's profile of the device's driver."""
+    """Return a function: with_profile(field=value) changes the driver's profile, by which vkdml plans, during a test."""
     def change(**changes):
         name, usual = next((name, row) for name, row in profiles.PROFILES.items() if row.fits(device.info))
         monkeypatch.setitem(profiles.PROFILES, name, replace(usual, **changes))
@@ -188,7 +188,7 @@ def with_profile(device, monkeypatch):
 
 @pytest.fixture
 def mistaken(monkeypatch, tmp_path):
-    """mistaken(kernel, file, old, new) plants a mistake: it compiles the kernel with `old` changed to `new` in one file."""
+    """Return a function: mistaken(kernel, file, old, new) replaces a kernel by one compiled with `new` for `old` in `file`."""
     compiler = pytest.importorskip("tools.compile_shaders", reason="the sources of the shaders are not in the wheel")
 
     def compiled(kernel, file, old, new):

@@ -1,8 +1,7 @@
 """Records the comparisons of each test in a report (pytest --report FILE), in the form of `vkdml conformance`'s results.
 
-A record is one case: the results of an operator beside the expected ones, with the largest errors of all outputs. An error is
-None if no finite number describes it, because of NaN, infinities or shapes. Reports of failures use only the record
-(vkdml_lab/conformance/failures.py).
+A record describes one comparison: the operator, the largest errors of all its outputs, and the first wrong element. An error is
+None if it is not finite or if shapes differ. Reports of failures use nothing but records (vkdml_lab/conformance/failures.py).
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ _AXES = ("t", "direction", "row", "unit")  # dimensions of a recurrent operator'
 
 @dataclass
 class Ran:
-    """What a test runs on a device. doing: what the driver does now, such as compiling a kernel. again: repeats the run. ways:
-    functions that run the problem in other schedules, by name.
+    """An operator that a test compiled. doing: the driver's current work, such as compiling a kernel, or "". again: function
+    that repeats the run. ways: functions that run the problem in other schedules, by the schedule's name.
     """
 
     problem: Any
@@ -53,7 +52,7 @@ class Ran:
     ways: Mapping[str, Callable[[], Results]] = field(default_factory=dict)
 
     def described(self) -> dict[str, Any]:
-        """Describe the problem and, apart from that, how vkdml ran it."""
+        """Describe the problem, how vkdml ran it ("ran"), and what the driver does now ("doing")."""
         return {**described(self.problem), "ran": self.facts(), "doing": self.doing}
 
     def facts(self) -> dict[str, Any]:
@@ -64,13 +63,13 @@ class Ran:
 
 
 def described(problem: Any) -> dict[str, Any]:
-    """Describe a problem by facts that do not depend on vkdml."""
+    """Describe a problem by facts that do not depend on vkdml's plan: operator, type of elements, sizes, features."""
     return {"operator": describing.name(problem), "element": problem.element.name, "problem": describing.sentence(problem),
             "sizes": describing.sizes(problem), "features": sorted(describing.features(problem))}
 
 
 class Running:
-    """What runs now: a test, and the operator that it compiled last. changed: is called when either changes."""
+    """The running test, and the operator that it compiled last. changed: called when the report should be updated."""
 
     def __init__(self) -> None:
         self.test = ""
@@ -95,7 +94,7 @@ RUNNING = Running()
 
 
 def watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Record each operator when it is compiled, and each kernel while the driver compiles it."""
+    """Note in RUNNING each operator that a test compiles, and each kernel while the driver compiles it."""
     compile_it, call = Compiled.__init__, Driver.call
 
     def followed(self: Driver, doing: str, function: Callable[[], Any]) -> Any:
@@ -118,8 +117,8 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def compare(operator: str, element: str, features: Iterable[str], found: Results, expected: Results, tolerance: Tolerance,
             problem: Any = None) -> None:
-    """Record a case and compare its results by name. element: the name of their type. problem: by default the one compiled
-    last. Raises AssertionError with a full description if they are wrong.
+    """Compare an operator's outputs with the expected ones (arrays by name), and record the result. element: name of their
+    type. problem: by default the one compiled last. Raises AssertionError with a full description if an output is wrong.
     """
     ran = RUNNING.last
     problem = problem or (ran.problem if ran else None)
@@ -146,7 +145,7 @@ def _errors(found: Results, expected: Results, element: str, tolerance: Toleranc
 
 
 def first_wrong(found: Results, expected: Results, tolerance: Tolerance) -> dict[str, Any] | None:
-    """Describe the first wrong element of the first wrong output. None: all are right."""
+    """Describe the first wrong element of the first wrong output. Returns None if all are right."""
     for name, right in expected.items():
         result = found[name]
         if result.shape != right.shape:
@@ -172,7 +171,7 @@ def first_wrong(found: Results, expected: Results, tolerance: Tolerance) -> dict
 
 
 def _kind(values: np.ndarray) -> str:
-    """Describe wrong elements in a word such as "NaN", if one fits all of them."""
+    """Return "NaN", "infinite" or "0" if all of these wrong elements are that, else ""."""
     kinds = {"NaN": np.isnan(values), "infinite": np.isinf(values), "0": values == 0}
     return next((kind for kind, are in kinds.items() if are.all()), "")
 
@@ -198,8 +197,8 @@ def _again(ran: Ran, found: Results, expected: Results, tolerance: Tolerance) ->
 
 def largest_errors(result: np.ndarray, expected: np.ndarray, element: str,
                    tolerance: Tolerance) -> tuple[float | None, float | None, float | None]:
-    """Return the largest error: absolute, in ULP, and as a share of the tolerance. Where the absolute part of the tolerance is
-    the larger one, near 0, the ULP is that of the number for which both parts are equal.
+    """Return the largest absolute error, the largest in ULP, and the largest as a share of the tolerance; None if not finite.
+    Near 0, where the absolute tolerance exceeds the relative one, the ULP is that of the number at which both are equal.
     """
     if result.shape != expected.shape:
         return None, None, None
@@ -216,7 +215,7 @@ def largest_errors(result: np.ndarray, expected: np.ndarray, element: str,
 
 
 def ulp(values: np.ndarray, element: str) -> np.ndarray:
-    """Return the ULP of float64 values in a type; for zeros and subnormals, that of the smallest normal number."""
+    """Return each float64 value's ULP in the type `element`; for zeros and subnormals, that of the smallest normal number."""
     info = ml_dtypes.finfo(element)
     rounded = np.minimum(np.abs(values), float(info.max)).astype(element).astype(np.float64)
     _, exponents = np.frexp(np.maximum(rounded, float(info.smallest_normal)))  # frexp's exponents are one more than IEEE's
@@ -224,7 +223,7 @@ def ulp(values: np.ndarray, element: str) -> np.ndarray:
 
 
 class Reporter:
-    """A pytest plugin: writes JSON when a test begins, compiles or ends. Does not run tests that ended in an earlier run."""
+    """A pytest plugin: writes a line of JSON when a test begins, compiles or ends. Skips tests that ended in earlier runs."""
 
     def __init__(self, path: Path, tolerances: Mapping[str, Tolerance], ways: Iterable[str]) -> None:
         path.touch()

@@ -1,4 +1,4 @@
-"""Families (sets of like tests) with random problems. `make test` runs the few of each that find the most planted mistakes."""
+"""Marks tests of random problems as families (sets of similar tests). `make test` runs those that find the most mistakes."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ SEEDS: dict[str, list[int]] = json.loads(PATH.read_text())["seeds"]  # by test, 
 
 
 def drawn(reason, count):
-    """Mark a test to run with all seeds below `count`. Those in sharpest.json come first; `make test` runs only these."""
+    """Return a decorator that runs a test with all seeds below `count`; `make test` runs only the seeds in sharpest.json."""
     def marked(test):
         chosen = [seed for seed in SEEDS.get(test.__name__, ()) if seed < count]
         seeds = [*chosen, *sorted(set(range(count)) - set(chosen))]

@@ -1,4 +1,4 @@
-"""Helpers of all tests: random problems, running these through DirectML's objects, and comparing with the float64 reference."""
+"""Helpers of tests: draw random problems, run them through DirectML's objects, compare results with the float64 reference."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ OTHER_SCHEDULES = {
 
 
 def options(device: vkdml.Device, name: str, element: ElementType = element_types.FLOAT32) -> Options:
-    """Return the options that SCHEDULES has under this name, changed to what the device can do."""
+    """Return SCHEDULES[name], changed to what the device can do (see `options_on`)."""
     return options_on(device.info, name, element)
 
 
 def options_on(info: vkdml.DeviceInfo, name: str, element: ElementType = element_types.FLOAT32) -> Options:
-    """Return the options that SCHEDULES has under this name, changed to what the device can do: kernels with shuffles only for
-    CPU drivers that prefer them; for float64, kernels of one row and one unit, which are never persistent.
+    """Return SCHEDULES[name], changed to what a device can do. Only CPU drivers that prefer shuffles run kernels with shuffles.
+    float64 has kernels of one row and one unit, and none is persistent.
     """
     chosen, profile = SCHEDULES[name], profiles.profile(info)
     if element.pairs:
@@ -92,7 +92,7 @@ def options_on(info: vkdml.DeviceInfo, name: str, element: ElementType = element
 
 
 def _of_plain(chosen: Options) -> Options:
-    """Remove options that only kernels with shuffles have."""
+    """Return the options without those that only kernels with shuffles have."""
     if not (chosen.lanes or chosen.resident):
         return replace(chosen, units_at_once=None)
     return replace(chosen, lanes=False, resident=None, workgroup=None, units_at_once=None)
@@ -104,7 +104,7 @@ def tensor(*sizes: Any, data_type: Any = FLOAT32, **kwargs: Any) -> descs.DML_BU
 
 def make_desc(cell: Cell, t: int = 3, b: int = 2, i: int = 4, h: int = 5, d: int = 1, data_type: Any = FLOAT32,
               **changes: Any) -> Any:
-    """Make a descriptor with every optional tensor. changes: its other fields."""
+    """Make a cell's descriptor with every optional tensor, and its default activations. changes: fields to replace."""
     sizes = {"T": t, "B": b, "I": i, "H": h, "D": d}
     given: dict[str, Any] = {
         field: tensor(*(checks.evaluate(formula, sizes) for formula in formulas),
@@ -122,7 +122,7 @@ def gru_desc(*sizes: int, **changes: Any) -> descs.DML_GRU_OPERATOR_DESC:
 
 @dataclass(frozen=True)
 class Case:
-    """A problem with its inputs. The descriptor has None for outputs that are not wanted."""
+    """A recurrent operator's descriptor, and inputs by field. clip: ONNX's attribute. desc has None for unwanted outputs."""
 
     desc: Any
     clip: float | None
@@ -139,7 +139,7 @@ def drawn_case(desc: Any, clip: float | None = None, element: ElementType = elem
 
 
 def random_activation(rng: np.random.Generator, element: ElementType) -> descs.ActivationDesc:
-    """Draw any activation of the type, with parameters other than 0. It may let a recurrence grow, which `tamed` prevents."""
+    """Draw any activation that a type has, with parameters other than 0. It may let states grow, which `tamed` prevents."""
     rows = [row for row in BY_DESC.values() if row.has_pairs or not element.pairs]
     desc = rows[rng.integers(len(rows))].desc
     names = [field.name for field in fields(desc) if field.type == "float"]
@@ -147,7 +147,7 @@ def random_activation(rng: np.random.Generator, element: ElementType) -> descs.A
 
 
 def random_strides(rng: np.random.Generator, sizes: tuple[int, ...], is_input: bool) -> tuple[int, ...]:
-    """Draw strides: a random order of dimensions, with gaps between them. An input may be broadcast along one dimension."""
+    """Draw strides of a tensor: dimensions in random order, with gaps. An input may be broadcast along one dimension."""
     strides, reach = [0] * len(sizes), 1
     broadcast = rng.integers(2 * len(sizes)) if is_input else -1
     for dim in rng.permutation(len(sizes)):
@@ -158,19 +158,19 @@ def random_strides(rng: np.random.Generator, sizes: tuple[int, ...], is_input: b
 
 
 def random_numbers(*seeds: int) -> np.random.Generator:
-    """Make the generator of a random problem, from its seeds and pytest's option --seed."""
+    """Return a random generator, seeded by `seeds` and pytest's option --seed."""
     return np.random.default_rng([*seeds, base_seed])
 
 
 def random_case(seed: int) -> Case:
-    """Draw any operator that descriptors allow, in any type. Repeat this until `tamed` accepts the case."""
+    """Draw a case of any recurrent operator that descriptors allow, in any type, again and again until `tamed` accepts it."""
     attempts = (tamed(wild_case(CELLS[seed % len(CELLS)], random_numbers(seed, i))) for i in count())
     case = next(case for case in attempts if case is not None)
     return replace(case, desc=owned(case.desc)) if seed % 5 == 0 else case
 
 
 def owned(desc: Any) -> Any:
-    """Return the descriptor with weights that are owned by the operator: an initializer packs them once."""
+    """Return the descriptor with the flag OWNED_BY_DML on all weights: an initializer then packs them once."""
     flags = descs.DML_TENSOR_FLAGS.OWNED_BY_DML
     return replace(desc, **{field: replace(getattr(desc, field), Flags=flags) for field in problem.WEIGHTS
                             if getattr(desc, field, None) is not None})
@@ -200,8 +200,8 @@ def wild_case(cell: Cell, rng: np.random.Generator,
 
 
 def tamed(case: Case) -> Case | None:
-    """Halve the weights until outputs stay small, and a change in the inputs' last bit moves them by less than a tenth of the
-    tolerance. Otherwise, float32 results could not be compared. Returns None if no weights help.
+    """Halve the weights until outputs are below 100, and a change of the inputs' last bits moves outputs by less than a tenth
+    of the tolerance. Otherwise, mere rounding could fail a test. Returns the case, or None if no weights are small enough.
     """
     checked = case.problem
     rtol, atol = TOLERANCES[case.element.name]
@@ -226,7 +226,7 @@ def all_outputs(checked: Problem, arrays: Mapping[str, np.ndarray]) -> np.ndarra
 
 
 def random_arrays(desc: Any, rng: np.random.Generator, element: ElementType = element_types.FLOAT32) -> dict[str, np.ndarray]:
-    """Draw inputs of about unit size, and weights that keep sums at that size. With strides, arrays are flat, with gaps."""
+    """Draw inputs by field: of about unit size, but weights that keep sums at that size. With strides, arrays are flat."""
     checked = problem.from_desc(desc, element=element)
     arrays = {}
     for field in checked.inputs:
@@ -248,7 +248,7 @@ def random_arrays(desc: Any, rng: np.random.Generator, element: ElementType = el
 
 
 def run_on_device(device: vkdml.Device, case: Case, options: Options = Options()) -> dict[str, np.ndarray]:
-    """Run a case through DirectML's objects. Checks that gaps in outputs, and words behind buffers' ends, do not change."""
+    """Run a case through DirectML's objects. Returns outputs by field. Checks that gaps and guards do not change."""
     options = OTHER_SCHEDULES[way] if way else options
     with guarded() as guards:
         results = _run_on_device(device, case, options)
@@ -269,7 +269,7 @@ def _run_on_device(device: vkdml.Device, case: Case, options: Options) -> dict[s
 
 def execute(device: vkdml.Device, compiled: CompiledOperator, inputs: Mapping[str, vkdml.Buffer],
             outputs: Mapping[str, vkdml.Buffer], times: int = 1) -> None:
-    """Bind buffers by field, except weights that an initializer has packed; record a dispatch; execute it `times` times."""
+    """Record a dispatch, and execute it `times` times. inputs, outputs: buffers by field; packed weights are not bound."""
     table = device.create_binding_table(compiled)
     weights = compiled.problem.initialized
     table.bind_inputs([inputs.get(field) if field not in weights else None for field in compiled.input_fields])
@@ -281,7 +281,7 @@ def execute(device: vkdml.Device, compiled: CompiledOperator, inputs: Mapping[st
 
 
 def run_over_pattern(device: vkdml.Device, problem: Any, planned: Plan, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the bytes of a plan's outputs. Before the run, all of them are 0xA5, so that bytes that are not written show."""
+    """Run a plan, and return the bytes of its outputs, by field. All are 0xA5 before, so that unwritten bytes show."""
     trial = Trial(device.gpu, problem, arrays)
     for field in filter(problem.has, problem.outputs):
         trial.buffers[field].upload(np.full(trial.buffers[field].size_in_bytes, 0xA5, np.uint8))
@@ -290,7 +290,7 @@ def run_over_pattern(device: vkdml.Device, problem: Any, planned: Plan, arrays: 
 
 
 def make_outputs(device: vkdml.Device, compiled: CompiledOperator) -> dict[str, vkdml.Buffer]:
-    """Make output buffers full of NaN, which shows elements that are not written."""
+    """Make an operator's output buffers, by field. They are full of NaN, so that unwritten elements show."""
     dtype = DTYPES[compiled.problem.element.name]
     sizes = {field: compiled.problem.tensor(field).size_in_bytes // dtype.itemsize
              for field in compiled.output_fields if compiled.problem.has(field)}
@@ -317,7 +317,7 @@ def initialize(device: vkdml.Device, compiled: CompiledOperator, buffers: Mappin
 
 
 def check(case: Case, results: Mapping[str, np.ndarray]) -> None:
-    """Compare all wanted outputs of a case with the float64 reference."""
+    """Compare the outputs of a case, by field, with the float64 reference. Raises AssertionError if one is wrong."""
     checked = case.problem
     expected = {field: array for field, array in reference.run(checked, case.arrays).items() if checked.has(field)}
     assert_close(checked.cell.name, case.element, subnormal(case), results, expected, checked)
@@ -325,7 +325,7 @@ def check(case: Case, results: Mapping[str, np.ndarray]) -> None:
 
 def assert_close(operator: str, element: ElementType, features: Iterable[str], results: Mapping[str, np.ndarray],
                  expected: Mapping[str, np.ndarray], checked: Problem | None = None) -> None:
-    """Compare outputs by name, within their type's tolerance. They are recorded first, so that reports have failures."""
+    """Compare outputs by name, within the tolerance of their type. Records the comparison, before it raises AssertionError."""
     assert set(results) == set(expected)
     for result in results.values():
         assert result.dtype.name == element.name
@@ -333,14 +333,14 @@ def assert_close(operator: str, element: ElementType, features: Iterable[str], r
 
 
 def assert_same(results: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> None:
-    """Compare outputs by name, bit for bit, and record them as assert_close does."""
+    """Compare outputs by name, bit for bit. Records the comparison, before it raises AssertionError."""
     assert set(results) == set(expected)
     ran = recording.RUNNING.last
     recording.compare(describing.name(ran.problem) if ran else "", "its bits", [], results, expected, recording.EXACTLY)
 
 
 def subnormal(case: Case) -> set[str]:
-    """Return {"subnormal inputs"} if some inputs are denormals, which some drivers take as 0; else an empty set."""
+    """Return {"subnormal inputs"}, for reports, if inputs are subnormal (some drivers take them as 0), else an empty set."""
     least = float(ml_dtypes.finfo(case.element.name).smallest_normal)
     sizes = [np.abs(array.astype(np.float64)) for array in case.arrays.values()]
     return {"subnormal inputs"} if any(((size > 0) & (size < least)).any() for size in sizes) else set()

@@ -1,4 +1,4 @@
-"""Casts between types computed in float32: all bit patterns of 16-bit types, and the edges of float32."""
+"""Tests casts between float32, float16 and bfloat16: all 16-bit patterns, and float32 numbers where rounding changes."""
 
 from dataclasses import replace
 from itertools import permutations
@@ -22,8 +22,8 @@ COUNT = 2**16
 
 
 def patterns(element):
-    """Return all bit patterns of a 16-bit type. For float32, return random numbers and, for each sign and exponent, numbers at
-    and beside points where rounding to a narrower type changes.
+    """Return 65,536 numbers of a type: for a 16-bit type, all; for float32, random ones and, for each sign and exponent,
+    numbers at and beside points where rounding to a narrower type changes.
     """
     if element.itemsize == 2:
         return np.arange(COUNT, dtype=np.uint16).view(element.name)
@@ -35,7 +35,7 @@ def patterns(element):
 
 
 def flushed(array):
-    """Return the array with zeros in place of denormal numbers, as some drivers compute."""
+    """Return a copy of the array with a zero of the same sign for each subnormal number, as some drivers compute."""
     least = float(ml_dtypes.finfo(array.dtype).smallest_normal)
     wide = array.astype(np.float64)
     return np.where(np.abs(wide) < least, np.copysign(0, wide), wide).astype(array.dtype)

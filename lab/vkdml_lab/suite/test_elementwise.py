@@ -1,4 +1,4 @@
-"""Activation operators alone, through DirectML's objects."""
+"""Tests activation operators that are not fused into others, through DirectML's objects."""
 
 from dataclasses import fields
 from typing import Any
@@ -27,7 +27,7 @@ RELU = vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC
 
 
 def check(device, desc, x, element, in_place=None):
-    """Run an activation, and compare with the reference. x: flat, with gaps. in_place: an input that is also the output."""
+    """Run an activation and check its output. x: flat, with gaps. in_place: the input's name if its buffer gets the output."""
     results = run(device, desc, {"InputTensor": x}, in_place, element)
     problem = plain_problem.elementwise(desc, element)
     with np.errstate(all="ignore"):
@@ -39,7 +39,7 @@ def check(device, desc, x, element, in_place=None):
 @pytest.mark.parametrize("row", activations.BY_DESC.values(), ids=lambda row: row.operator_type.name)
 @pytest.mark.parametrize("element", element_types.ALL, ids=lambda element: element.name)
 def test_every_activation_in_every_type(device, row, element):
-    """Activations have default parameters. Inputs are usual, huge and special values."""
+    """Activations with default parameters are right for usual, huge and special inputs, or refused in float64."""
     if element.pairs and not row.has_pairs:
         with pytest.raises(vkdml.InvalidArgumentError, match="found float64; expected another type"):
             plain_problem.elementwise(row.desc(tensor(3, data_type=element.data_type), tensor(3, data_type=element.data_type)), element)
@@ -52,7 +52,7 @@ def test_every_activation_in_every_type(device, row, element):
 
 @drawn("random shapes, layouts and parameters", 60)
 def test_random_activation(device, seed):
-    """Draws 1 to 8 dimensions, any strides, odd sizes and any parameters."""
+    """Activations are right with 1 to 8 dimensions, any strides and any parameters."""
     rng = random_numbers(seed)
     element = element_types.ALL[seed % len(element_types.ALL)]
     sizes = tuple(int(size) for size in rng.integers(1, 5, seed % 8 + 1))
@@ -73,7 +73,7 @@ def test_in_place(device, element):
 
 
 def test_life_cycle_as_of_any_operator(device):
-    """An activation has a typed descriptor and an initializer (which does nothing), and can run twice in one recording."""
+    """An activation can be made from a DML_OPERATOR_DESC, initialized (to no effect), and run twice in one recording."""
     desc = vkdml.DML_OPERATOR_DESC(vkdml.DML_OPERATOR_TYPE.ACTIVATION_RELU, RELU(tensor(4), tensor(4)))
     compiled = device.compile_operator(device.create_operator(desc))
     initializer = device.create_operator_initializer(compiled)

@@ -1,10 +1,10 @@
-"""Tests the GPUs' kernels on any driver: each schedule and tiling (sizes of work) must be right, with the same bits as others.
+"""Tests the GPUs' kernels on any driver. Each schedule and tiling must be right, and all must give the same bits.
 
-The kernels do not depend on the subgroup size (8 on lavapipe, 4 on SwiftShader). The number of
-invocations in a workgroup may be any multiple of 8 * column groups.
+The kernels do not depend on the subgroup size (8 on lavapipe, 4 on SwiftShader). The number of invocations in a workgroup may
+be any multiple of 8 times the number of invocations per unit (column groups).
 
-If more persistent workgroups wait for each other than can run at once, they give up, and the fallback gives the same bits. So
-the tests pass however busy the machine is.
+If not all persistent workgroups run at once, they may give up waiting, and the fallback gives the same bits. So the tests pass
+on a busy machine, too.
 """
 
 from dataclasses import dataclass, replace
@@ -48,7 +48,7 @@ _MOST_INVOCATIONS = 512  # more sums would not fit in shared memory
 
 @dataclass(frozen=True)
 class Way:
-    """Options to run a problem. units: of a workgroup, or None. in_chunks: two steps at once, and three of the projection."""
+    """Settings for a run. units: per workgroup; None: the planner's. in_chunks: two steps a dispatch, three a projection."""
 
     schedule: str
     units: int | None = None
@@ -93,7 +93,7 @@ WAYS = {  # the first eight, and as many cases, run in `make test`
 
 
 def make_case(cell, sizes, element=element_types.FLOAT32, clip=None, seed=8, **changes):
-    """Make a case with lengths: 0 for the first row and T for the last."""
+    """Make a case whose first row has the sequence length 0, and whose last row has T."""
     case = drawn_case(make_desc(cell, *sizes, data_type=element.data_type, **changes), clip, element, seed)
     if "SequenceLengthsTensor" in case.arrays and sizes[1] > 1:
         case.arrays["SequenceLengthsTensor"].flat[[0, -1]] = 0, sizes[0]
@@ -101,7 +101,7 @@ def make_case(cell, sizes, element=element_types.FLOAT32, clip=None, seed=8, **c
 
 
 def strided(case):
-    """Return the case with all tensors but the weights in another order of dimensions, with gaps."""
+    """Return a case like this one, but with new inputs, and with strides and gaps in X, h and the outputs."""
     rng = np.random.default_rng(9)
     fields = ["InputTensor", "HiddenInitTensor", "OutputSequenceTensor", "OutputSingleTensor"]
     desc = replace(case.desc, **{field: replace(getattr(case.desc, field), Strides=random_strides(
@@ -163,7 +163,7 @@ def test_coherent_loads_give_the_same_bits(device, with_profile, way, name):
 
 
 def run_in_place(device, case, options):
-    """Execute twice. Last states are written to the buffers of initial states, so that the second run continues the first."""
+    """Run a case twice. Last states overwrite initial ones, so the second run continues the first. Returns outputs by field."""
     compiled = device.compile_operator(Operator(case.problem), options=options)
     buffers = {field: device.upload(array) for field, array in case.arrays.items()}
     shared = {"OutputSingleTensor": "HiddenInitTensor", "OutputCellSingleTensor": "CellMemInitTensor"}
@@ -177,7 +177,7 @@ def run_in_place(device, case, options):
 @pytest.mark.parametrize("cell", [cells.LSTM, cells.GRU], ids=lambda cell: cell.name)
 @pytest.mark.parametrize("way", ["persistent, in chunks", "stepped", "sequence, in chunks"])
 def test_last_states_may_take_the_place_of_the_initial_ones(device, way, cell):
-    """Last states may overwrite the initial states. If workgroups give up, the fallback still needs the initial ones."""
+    """Last states may overwrite the initial ones. If workgroups give up, the fallback still needs the initial states."""
     case = make_case(cell, (5, 3, 5, 40))
     case.arrays["SequenceLengthsTensor"].flat[:] = 5
     results = run_in_place(device, case, WAYS[way].options(case.problem, device.info))
@@ -191,7 +191,7 @@ GAVE_UP = "workgroups gave up waiting"  # in the log
 
 
 def executed(device, case, options):
-    """Run a case. Returns the compiled operator and its results."""
+    """Run a case. Returns the compiled operator, and its outputs by field."""
     compiled = device.compile_operator(Operator(case.problem), options=options)
     buffers, outputs = {field: device.upload(array) for field, array in case.arrays.items()}, make_outputs(device, compiled)
     execute(device, compiled, buffers, outputs)
@@ -223,7 +223,7 @@ WAIT_LONGER = "begin_wait(); [[dont_unroll]] for (uint look = 0; look < 100; ++l
 
 
 def test_many_waits_are_not_one_long_wait(device, mistaken, with_profile, caplog):
-    """A workgroup gives up if one wait is too long. Many waits that are too long only together are no reason."""
+    """A workgroup gives up after one wait that is too long, but not because all its waits together are too long."""
     with_profile(**LONG_WAITS)
     mistaken("gpu/gru_persistent", "gpu/persistent.glsl", "begin_wait();", WAIT_LONGER)
     case = make_case(cells.GRU, (100, 1, 5, 64), **WITHOUT_LENGTHS)
@@ -233,7 +233,7 @@ def test_many_waits_are_not_one_long_wait(device, mistaken, with_profile, caplog
 
 
 def test_who_waits_sees_that_another_has_given_up(device, mistaken, with_profile, monkeypatch):
-    """A made-up workgroup gives up by setting a word's second bit. One that waits sees this, and does not set its own bit."""
+    """A waiting workgroup sees that another one gave up (a planted mistake sets its flag), and does not set its own flag."""
     with_profile(**LONG_WAITS)
     mistaken("gpu/gru_persistent", "gpu/persistent.glsl", "is_there = max(", "atomicOr(gave_up, 2); is_there = false && max(")
     words, clear = [], _Attempt.clear
@@ -253,7 +253,7 @@ def test_who_waits_sees_that_another_has_given_up(device, mistaken, with_profile
 
 @pytest.fixture
 def with_room(device, monkeypatch):
-    """with_room(count) lets the planner assume that the device runs `count` workgroups at once."""
+    """Yield a function: with_room(count) makes the planner assume that the device runs `count` workgroups at once."""
     def make(count):
         monkeypatch.setattr(gpu_loop, "resident_workgroups", lambda loop, target: count)
         plan.ranked.cache_clear()
@@ -265,7 +265,7 @@ def with_room(device, monkeypatch):
 @pytest.mark.parametrize("cell", [cells.GRU, cells.LSTM, cells.RNN], ids=lambda cell: cell.name)
 @pytest.mark.parametrize("way", ["persistent", "persistent, in chunks", "stepped"])
 def test_groups_of_rows(device, with_room, way, cell):
-    """If not all workgroups fit, each gets several tiles of the 20 rows. The last ones may get fewer, or none."""
+    """If the device cannot run all workgroups at once, each gets several tiles of the 20 rows; the last may get none."""
     case = make_case(cell, (4, 20, 5, 20))
     found = []
     for room in (2, 6, 14, 40):

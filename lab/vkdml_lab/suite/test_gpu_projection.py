@@ -1,4 +1,4 @@
-"""Tests GPUs' kernels of the projection (x times W) on any driver: each tile must be right, with the same bits as others."""
+"""Tests GPUs' kernel of the projection (X times W) on any driver. Each tile size must be right, and all give the same bits."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ REVERSE, BOTH = (descs.DML_RECURRENT_NETWORK_DIRECTION(direction) for direction 
 
 @pytest.fixture
 def only(device, monkeypatch):
-    """only(tile) makes the planner use this tile alone, even if the device has too few registers for it."""
+    """Yield a function: only(tile) makes the planner use this tile size, even if the device has too few registers for it."""
     def leave(tile):
         if tile.workgroup > device.info.max_workgroup_invocations:
             pytest.skip(f"the device has no workgroups of {tile.workgroup} invocations")
@@ -35,14 +35,14 @@ def make_case(cell, sizes, element=element_types.FLOAT32, seed=8, **changes):
 
 
 def strided(case):
-    """Return the case with X in another order of dimensions, with gaps."""
+    """Return a case like this one, but with new inputs, and with strides and gaps in X."""
     x = case.desc.InputTensor
     desc = replace(case.desc, InputTensor=replace(x, Strides=random_strides(np.random.default_rng(9), x.Sizes, False)))
     return drawn_case(desc, element=case.element)
 
 
 def with_infinity(case):
-    """Put infinity into the last column of X. A kernel must not multiply it by the zeros that pad its last block."""
+    """Put infinity into X's last column. A kernel must not multiply it by the zeros that pad the last block of columns."""
     case.arrays["InputTensor"][0, :, 1, -1] = np.inf
     return case
 
@@ -77,7 +77,7 @@ def test_each_tile_is_right_and_gives_the_same_bits(device, only, tile, name):
 
 
 def check_tile(device, only, tile, case):
-    """Compare a tile's results with the reference, and bit for bit with those of the last tile, which compiles fastest."""
+    """Compare the results of a tile size with the reference, and their bits with those of the last size in TILES."""
     found = []
     for one in (tile, list(TILES)[-1]):
         only(TILES[one])
@@ -88,7 +88,7 @@ def check_tile(device, only, tile, case):
 
 @pytest.mark.parametrize("tile", TILES)
 def test_a_sums_sign_of_zero_is_the_same_from_all_tiles(device, only, tile):
-    """All sums are -0. The zeros with which a tile pads its last block must not turn them into +0."""
+    """Sums that are -0 stay -0: the zeros that pad a tile's last block must not turn them into +0."""
     identity = descs.DML_ACTIVATION_IDENTITY_OPERATOR_DESC()
     case = make_case(cells.GRU, (2, 3, 24, 64), LinearBeforeReset=True, ActivationDescs=[identity, identity], **LENGTHS)
     for field in ("InputTensor", "BiasTensor", "HiddenInitTensor"):

@@ -1,4 +1,4 @@
-"""Kernels that store 16-bit elements one by one must give the same bits as those that store words, in tensors and in gaps."""
+"""Compares kernels that store single 16-bit elements with those that store words: tensors and gaps must have the same bits."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ WAYS = [Options(lanes=False, schedule=schedule) for schedule in SCHEDULES]
 
 @pytest.fixture
 def both(device):
-    """Return the device's facts, with and without the feature to store 16 bits."""
+    """Return the device's DeviceInfo with 16-bit storage, and a copy without. Skips the test if the device lacks it."""
     if not device.info.storage_16bit:
         pytest.skip(f"{device.info.name} cannot store 16 bits of a buffer")
     return device.info, replace(device.info, storage_16bit=False)
@@ -33,7 +33,7 @@ def halves(*sizes, element=FLOAT16, **described):
 
 
 def random_halves(problem):
-    """Draw all inputs: float16 numbers of about unit size, and integers for indices."""
+    """Draw a problem's inputs, by field: float16 numbers of about unit size, and integers below 9 for IndicesTensor."""
     rng = np.random.default_rng(0)
     return {field: (rng.integers(0, 9, problem.tensor(field).sizes).astype(np.int32) if field == "IndicesTensor"
                     else rng.standard_normal(problem.tensor(field).size_of_elements).astype(np.float16)) for field in problem.inputs
@@ -51,7 +51,7 @@ def expect_same(device, problem, plans, arrays):
 
 @pytest.mark.parametrize("element", [FLOAT16, BFLOAT16], ids=lambda element: element.name)
 def test_every_number_is_rounded_alike(device, both, element):
-    """Every bit pattern is divided by 3, with and without 16-bit storage. Distant workgroups store neighbouring elements."""
+    """Each number, divided by 3, has the same bits with and without 16-bit storage. Distant workgroups store neighbours."""
     of_rows, of_columns = halves(2, 2**15, element=element), halves(2, 2**15, element=element, Strides=(1, 2))
     problem = elementwise(v.DML_ACTIVATION_LINEAR_OPERATOR_DESC(of_rows, of_columns, Alpha=1 / 3, Beta=1e-8), element)
     expect_same(device, problem, [plain.plan(problem, info) for info in both], {"InputTensor": np.arange(2**16, dtype=np.uint16)})
@@ -83,7 +83,7 @@ def test_plain_operators(device, both, with_profile, name):
 @pytest.mark.parametrize("options", WAYS, ids=lambda options: options.schedule)
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 def test_recurrent_operators(device, both, cell, options):
-    """H is odd, rows have lengths, and all outputs have gaps."""
+    """Recurrent operators with an odd H, lengths and gaps in outputs have the same bits with and without 16-bit storage."""
     rng, element = np.random.default_rng(1), (FLOAT16, BFLOAT16)[WAYS.index(options) % 2]
     desc = make_desc(cell, 5, 3, 4, 21, data_type=element.data_type)
     desc = replace(desc, **{field: replace(getattr(desc, field), Strides=random_strides(rng, getattr(desc, field).Sizes, False))

@@ -1,7 +1,7 @@
-"""No kernel may write outside of its tensors, use what is stored there, or let one row affect another.
+"""Tests that no kernel writes outside of its tensors, uses values from there, or lets one row of a batch affect another.
 
-`run_on_device` checks this in all tests, by words behind the ends of buffers (guards). This module has the sizes at which
-kernels would fail, and plants mistakes that the guards must see. It also checks that repeated runs give the same bits.
+`run_on_device` finds the first two in all tests, by guards (words behind the ends of buffers). This module adds sizes at which
+such accesses are likely, and planted mistakes that must be seen. It also checks that repeated runs give the same bits.
 """
 
 from dataclasses import replace
@@ -41,7 +41,7 @@ SIZES = [(1, 1, 1), (7, 7, 7), (8, 8, 8), (9, 9, 9), (3, 13, 31), (4, 16, 32), (
     pytest.param(place, schedule, CELLS[place % len(CELLS)], id=f"{schedule}-{CELLS[place % len(CELLS)].name}-{place}")
     for place, schedule in enumerate([*SCHEDULES] * len(CELLS))])
 def test_sizes_beside_a_tile(device, place, schedule, cell):
-    """Sizes are those of kernels' tiles, or one more or less. Some tensors have gaps; others have no space between rows."""
+    """Results are right for the sizes of kernels' tiles, one more and one less, with and without gaps in tensors."""
     b, i, h = SIZES[place % len(SIZES)]
     element = element_types.ALL[place // 2 % len(element_types.ALL)]
     rng = np.random.default_rng(place)
@@ -83,7 +83,7 @@ PLAIN_MISTAKES = {
 @pytest.mark.family("mistakes, the first in every kernel", first=10)
 @pytest.mark.parametrize("mistake", PLAIN_MISTAKES)
 def test_mistakes_of_plain_operators_are_seen(device, mistaken, with_profile, mistake):
-    """With a planted mistake in a kernel, one of this kernel's own tests must fail."""
+    """One of a kernel's tests must fail if the kernel has a planted mistake."""
     kernel, file, old, new, said = PLAIN_MISTAKES[mistake]
     mistaken(kernel, file, old, new)
     products = partial(test_plain.test_gemm, with_profile=with_profile)
@@ -105,7 +105,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_mistakes_are_seen(device, mistaken, mistake):
-    """A planted mistake uses words outside of a tensor. The test must fail, although drivers' bounds checks would hide it."""
+    """A check must fail if a kernel uses words outside of a tensor, which drivers' bounds checks would hide."""
     kernel, file, old, new, said = MISTAKES[mistake]
     mistaken(kernel, file, old, new)
     case = drawn_case(make_desc(cells.RNN, 3, 3, 5, 9))
@@ -125,7 +125,7 @@ EACH = [(schedule, variant, element) for place, schedule in enumerate(SCHEDULES)
 
 
 def make_trial(device, variant, element, rows):
-    """Make the buffers of a case. rows: by input, a value that replaces the row number ROW."""
+    """Make the problem and buffers of a variant. rows: by input, a value for all elements of the batch row ROW."""
     cell, flags = VARIANTS[variant]
     case = drawn_case(make_desc(cell, *SHAPE, data_type=element.data_type, **flags), 0.2, element, seed=5)
     case.arrays["SequenceLengthsTensor"] = np.array(LENGTHS, np.uint32).reshape(1, 1, 1, -1)
@@ -138,7 +138,7 @@ def make_trial(device, variant, element, rows):
 @pytest.mark.parametrize(("schedule", "variant", "element"), [
     pytest.param(*row, id="-".join([row[0], row[1], row[2].name])) for row in EACH])
 def test_the_same_bits_each_time_and_rows_apart(device, schedule, variant, element):
-    """Two hundred runs give the same bits. NaN or infinity in one row must not change the others."""
+    """Two hundred runs give the same bits, and NaN or infinity in one row does not change the others."""
     trial = make_trial(device, variant, element, {})
     forced = options(device, schedule, element)
     planned = plan(trial.problem, device.info, forced)
@@ -168,5 +168,5 @@ def outputs(trial):
 
 
 def other_rows(found):
-    """Return all outputs without the row number ROW, which has NaN or infinity as its input."""
+    """Return outputs by field, without the batch row ROW, the only one whose inputs may be NaN or infinity."""
     return {field: np.delete(array, ROW, 2) for field, array in found.items()}

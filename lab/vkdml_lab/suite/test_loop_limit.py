@@ -1,5 +1,5 @@
-"""Some drivers silently end an invocation's loops after a total number of iterations. Dispatches as near to this limit as
-planning/tiling.py allows must be right, for every kernel.
+"""Tests every kernel near the limit of iterations: some drivers silently end an invocation's loops after a total number of
+them. Dispatches as near to this limit as planning/tiling.py allows must be right.
 """
 
 from dataclasses import replace
@@ -46,7 +46,7 @@ PROJECTIONS = {
 
 @pytest.fixture
 def without_margin(device, with_profile):
-    """Return the device, with plans whose loops come as near to the driver's limit as possible."""
+    """Return the device, whose plans may now reach the driver's exact limit of iterations. Skips drivers without a limit."""
     if profiles.profile(device.info).most_iterations == 2**31:
         pytest.skip("the driver ends no loops")
     with_profile(most_iterations=LIMIT)
@@ -54,7 +54,7 @@ def without_margin(device, with_profile):
 
 
 def run(device, name, cell, shape, options, lengths):
-    """Run and check a case. Returns the tiling (sizes of work) of its plan. lengths: whether one row is shorter than T."""
+    """Run and check a case. Returns its tiling. shape: T, B, I and H. lengths: whether one of the rows is shorter than T."""
     element = element_types.FLOAT64 if "float64" in name else element_types.FLOAT32
     # Peepholes may keep a forget gate at 1, so that roundings would add up over thousands of steps
     left_out = {"PeepholeTensor"} & set(cell.tensors) | (set() if lengths else {"SequenceLengthsTensor"})
@@ -86,7 +86,7 @@ def test_projection(without_margin, name, lengths):
 
 @pytest.mark.parametrize(("rows", "kernel"), [(1, "gemm"), (9, "cpu/gemm_lanes")])
 def test_gemm_near_the_limit(without_margin, rows, kernel):
-    """K is as large as the limit allows. Each of its blocks must be in the sum."""
+    """A GEMM is right for the largest K that the limit allows: all blocks of K are in the sum."""
     k = (LIMIT - 100) * 16 if kernel == "gemm" else (LIMIT - 162) // 3 * 8
     desc = vkdml.DML_GEMM_OPERATOR_DESC(ATensor=tensor(k, rows), BTensor=tensor(k, 1), OutputTensor=tensor(rows, 1), TransA=vkdml.DML_MATRIX_TRANSFORM.TRANSPOSE)
     assert without_margin.compile_operator(without_margin.create_operator(desc)).plan.execute[0].kernel == kernel

@@ -1,4 +1,4 @@
-"""ONNX's own backend node tests for this package's operators, with ONNX's runner and tolerances."""
+"""Runs ONNX's own backend tests of GRU, LSTM and RNN nodes, with ONNX's runner and tolerances."""
 
 import re
 from unittest import mock
@@ -18,7 +18,7 @@ RECURRENT = r"test_(gru|lstm|rnn|simple_rnn)_.*_cpu$"  # "cpu" is the runner's n
 
 
 class RecordingBackend(VulkanBackend):
-    """The backend under test. It remembers the operator that runs, which ONNX's runner does not pass to its comparison."""
+    """The backend under test. It stores the node's operator, which ONNX's runner does not pass to its comparison."""
 
     @classmethod
     def prepare(cls, model, *args, **kwargs):
@@ -36,7 +36,7 @@ class RecordingRunner(BackendTest):
 
 
 def cases(kind):
-    """Stand in for a function of ONNX's runner that makes the cases of all operators, which takes tens of seconds."""
+    """Return the cases of recurrent nodes. Replaces a function that makes those of all nodes, which takes tens of seconds."""
     return node._NodeTestCases if kind == "node" else []
 
 

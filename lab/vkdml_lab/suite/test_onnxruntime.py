@@ -1,4 +1,4 @@
-"""Random nodes must give the same results as in ONNX Runtime's CPU provider, an independent implementation."""
+"""Compares random nodes with ONNX Runtime's CPU provider, an independent implementation."""
 
 import numpy as np
 import onnxruntime

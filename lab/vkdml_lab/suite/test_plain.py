@@ -1,4 +1,4 @@
-"""Operators without a time loop, through DirectML's objects, compared with numpy's float64 results for the same descriptors.
+"""Tests operators without a time loop, through DirectML's objects, against numpy's float64 results for the same descriptors.
 
 Activations that stand alone are in test_elementwise.py.
 """
@@ -29,7 +29,7 @@ def dtype_of(described):
 
 
 def make(rng, described, low=0, high=100):
-    """Return a flat array with gaps, and a view of its elements in the shape of the tensor `described`."""
+    """Draw a tensor. Returns a flat array with gaps, and a view of it in the tensor's shape. low, high: range of integers."""
     dtype, checked = dtype_of(described), checked_tensor(described)
     count = checked.size_of_elements
     flat = rng.standard_normal(count) if dtype.kind == "f" else rng.integers(low, high, count)
@@ -44,8 +44,8 @@ def checked_tensor(described):
 
 
 def run(device, desc, arrays, in_place=None, element=None):
-    """Run an operator, and return its output in its shape. arrays: flat, by field. in_place: the input that shares the output's
-    buffer. element: of an activation that DirectML lacks. Gaps and guards must not change; Device(verify=...) must accept it.
+    """Run an operator. Returns its output in the tensor's shape. arrays: flat inputs by field. in_place: input whose buffer
+    gets the output. element: type of an activation. Checks gaps, guards, and what Device(verify=...) checks.
     """
     with guarded() as guards:
         operator = Operator(plain_problem.elementwise(desc, element)) if element else device.create_operator(desc)
@@ -87,7 +87,7 @@ def described_as(rng, sizes, data_type, is_input=True):
 @pytest.mark.family("each operation in each type, with random layouts", first=12)
 @pytest.mark.parametrize("seed", range(48))
 def test_arithmetic(device, seed):
-    """Draws 1 to 8 dimensions and any strides, also broadcasting ones."""
+    """Sums, differences and products are right with 1 to 8 dimensions and any strides, also broadcasting ones."""
     rng = np.random.default_rng(seed)
     function, descs = list(BINARY.items())[seed % 3]
     desc_type, element = descs[seed // 3 % len(descs)], FLOATS[seed // 2 % 2]
@@ -150,7 +150,7 @@ def test_gemm(device, with_profile, seed):
 
 
 def test_gemm_adds_to_what_is_there(device):
-    """GEMM may write to the buffer of the matrix that it adds (CTensor)."""
+    """GEMM may overwrite the matrix that it adds (CTensor) with its output."""
     a, b, c = tensor(18, 5), tensor(5, 20), tensor(18, 20)
     desc = v.DML_GEMM_OPERATOR_DESC(ATensor=a, BTensor=b, CTensor=c, OutputTensor=c)
     rng = np.random.default_rng(0)
@@ -160,7 +160,7 @@ def test_gemm_adds_to_what_is_there(device):
 
 
 def test_gemm_in_several_submissions(device, monkeypatch):
-    """Several submissions give the same bits as one."""
+    """A GEMM in several submissions gives the same bits as in one."""
     a, b, c = tensor(70, 50), tensor(50, 66), tensor(70, 66)
     desc = v.DML_GEMM_OPERATOR_DESC(ATensor=a, BTensor=b, OutputTensor=c)
     arrays = {field: make(np.random.default_rng(3), described)[0] for field, described in (("ATensor", a), ("BTensor", b))}
@@ -202,7 +202,7 @@ def test_slices(device, seed):
 @pytest.mark.family("each type, with random layouts", first=11)
 @pytest.mark.parametrize("seed", range(22))
 def test_identity_and_join(device, seed):
-    """Join has one to twenty inputs. Twenty are more than a kernel can bind."""
+    """Identity and join copy exactly. Join takes up to twenty inputs, more than a kernel can bind."""
     rng = np.random.default_rng(seed)
     data_type, count = TYPES[seed % len(TYPES)], [1, 2, 3, 20][seed % 4]
     sizes = [int(size) for size in rng.integers(1, 5, seed % 8 + 1)]
@@ -221,7 +221,7 @@ def test_identity_and_join(device, seed):
 
 
 def test_copies_keep_all_bits(device):
-    """Copies keep NaN payloads, too."""
+    """A copy has the same bits as the original, also in the payloads of NaN."""
     words = np.array([0x7F800001, 0xFFC12345, 0x80000000, 0xFFFFFFFF], np.uint32)
     desc = v.DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC(InputTensor=tensor(4), OutputTensor=tensor(4))
     check_same(run(device, desc, {"InputTensor": words.view(np.float32)}).view(np.uint32), words)
@@ -266,7 +266,7 @@ BEYOND = {D.UINT32: [(5, 4), (2**32 - 1, 4)], D.INT32: [(5, 4), (-6, 0), (-2**31
 
 @pytest.mark.parametrize("index_type", INDEX_TYPES, ids=lambda index_type: index_type.name)
 def test_indices_that_do_not_exist(device, index_type):
-    """The host's wrong indices are refused. The device's own are known too late for that, so they read the nearest row."""
+    """Wrong indices from the host are refused. Those from the device are found too late, so they read the nearest row."""
     dtype = np.dtype(index_type.name.lower())
     wrong, rows = np.array(BEYOND[index_type], object).T
     count = len(wrong)
@@ -298,7 +298,7 @@ def test_indices_that_do_not_exist(device, index_type):
 
 @pytest.mark.parametrize("desc", [v.DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC, v.DML_ACTIVATION_RELU_OPERATOR_DESC])
 def test_more_elements_than_workgroups(device, desc):
-    """A dispatch has at most 65,535 workgroups. Each handles several elements if there are more."""
+    """A tensor may have more elements than a dispatch's 65,535 workgroups have invocations."""
     x = np.arange(65535 * 64 + 77, dtype=np.float32)
     described = tensor(x.size)
     check_same(run(device, desc(InputTensor=described, OutputTensor=described), {"InputTensor": x}), x)
@@ -368,7 +368,7 @@ def test_only_elementwise_of_one_layout_in_place(device, desc):
 
 
 def test_wrong_results_are_seen():
-    """The comparison behind Device(verify=...) and the self-test must show one wrong bit of a copy, and an inexact sum."""
+    """The comparison behind Device(verify=...) and the self-test finds one wrong bit in a copy, and inexact sums."""
     problem = table.from_desc(IDENTITY(InputTensor=WIDE, OutputTensor=WIDE))
     x = np.arange(6, dtype=np.int64) + 2**60
     wrong = x.copy()

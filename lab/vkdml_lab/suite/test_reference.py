@@ -1,4 +1,4 @@
-"""Every problem that descriptors allow, in every schedule, compared with the float64 reference."""
+"""Tests every kind of recurrent problem that descriptors allow, in every schedule, against the float64 reference."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ from vkdml_lab.suite.support import (
 
 
 def schedule_of(seed):
-    """Return the name of the schedule in which a random problem runs. All seeds together run each cell in each schedule."""
+    """Return the name, in SCHEDULES, of a random problem's schedule. Among all seeds, each cell meets each schedule."""
     return list(SCHEDULES)[seed // len(CELLS) % len(SCHEDULES)]
 
 
@@ -45,7 +45,7 @@ def test_random_problem_long(device, seed):
 
 @drawn("random shapes, attributes and types", 100)
 def test_random_problem_as_on_a_gpu(device, seed, monkeypatch):
-    """The driver runs a GPU's plans: wide workgroups that load weights in blocks, but within its own limit of iterations."""
+    """Any driver is right with a GPU's plans (wide workgroups that load weights in blocks) within its limit of iterations."""
     usual = profiles.profile(device.info)
     as_on_a_gpu = replace(profiles.PROFILES["other GPUs"], is_cpu=usual.is_cpu, most_iterations=usual.most_iterations, spins=usual.spins)
     monkeypatch.setattr(profiles, "PROFILES", {"as on a GPU": as_on_a_gpu})
@@ -64,7 +64,7 @@ FAMILIES = [({}, ["schedule", "parts", "fused", "resident", "rows", "units_at_on
 
 
 def random_options(seed):
-    """Draw up to four options."""
+    """Draw one to four options that suit a family of kernels. Returns values by name, with those that choose the family."""
     rng, (anyway, names) = random_numbers(seed, 1), FAMILIES[seed % len(FAMILIES)]
     return {name: FORCED[name][rng.integers(len(FORCED[name]))] for name in rng.choice(names, rng.integers(1, 5), replace=False)} | anyway
 
@@ -104,12 +104,12 @@ def test_schedule(device, schedule, variant):
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("schedule", [name for name in SCHEDULES if "stepped" in name or "persistent" in name])
 def test_one_step(device, schedule, variant):
-    """If there is only one time step, workgroups have nothing to wait for."""
+    """Schedules that share a step among workgroups are right for one step, in which no workgroup has to wait."""
     check_variant(device, schedule, variant, (1, 7, 10, 45), [1, 0, 1, 1, 0, 1, 1])
 
 
 def check_variant(device, schedule, variant, shape, lengths):
-    """Check a bidirectional case of a variant of a cell. lengths: one for each row."""
+    """Run and check a bidirectional case. variant: name in VARIANTS. shape: T, B, I and H. lengths: of the rows."""
     cell, flags = VARIANTS[variant]
     case = drawn_case(make_desc(cell, *shape, 2, **flags), 0.2, seed=5)
     case.arrays["SequenceLengthsTensor"] = np.array(lengths, np.uint32).reshape(1, 1, 1, -1)
@@ -127,7 +127,7 @@ def test_shape(device, shape, cell):
 
 @pytest.mark.parametrize("schedule", ["default", "plain"])
 def test_wide_input(device, schedule):
-    """A loop over the columns of X has more iterations than some drivers allow. Results are right, or the call is refused."""
+    """Results are right, or the call is refused, if a loop over X's columns exceeds some drivers' limit of iterations."""
     case = drawn_case(gru_desc(2, 1, 300_000, 1, SequenceLengthsTensor=None), seed=6)
     try:
         results = run_on_device(device, case, options(device, schedule))
@@ -142,7 +142,7 @@ def test_wide_input(device, schedule):
 @pytest.mark.parametrize("schedule", ["default", "plain", "resident"])
 @pytest.mark.parametrize("shape", [(1000, 1, 128, 128), (40, 3, 8, 512), (20000, 1, 1, 4), (3, 1, 5, 1100), (1, 1, 5, 1100)])
 def test_long_and_wide(device, shape, schedule, variant):
-    """A loop over steps or units has more iterations than some drivers allow. Results are right, or the call is refused."""
+    """Results are right, or the call is refused, if a loop over steps or units exceeds some drivers' limit of iterations."""
     cell, flags = VARIANTS[variant]
     case = drawn_case(make_desc(cell, *shape, SequenceLengthsTensor=None, **flags), seed=4)
     try:
@@ -157,7 +157,7 @@ def test_long_and_wide(device, shape, schedule, variant):
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("shape", [(200, 1, 64, 64), (3, 2, 5, 1100), (2, 1, 1100, 70), (9, 20, 30, 130)])
 def test_long_and_wide_float64(device, shape, variant):
-    """float64 needs more iterations than float32, so it is tested with other shapes."""
+    """float64 results are right for many steps or units. float64 needs more iterations than float32, so shapes differ."""
     cell, flags = VARIANTS[variant]
     element = element_types.FLOAT64
     desc = make_desc(cell, *shape, data_type=element.data_type, SequenceLengthsTensor=None, **flags)
@@ -169,7 +169,7 @@ def test_long_and_wide_float64(device, shape, variant):
 @pytest.mark.parametrize("scale", [1.0, 1e4])
 @pytest.mark.parametrize("activation", BY_DESC, ids=lambda desc: desc.__name__.split("_")[2])
 def test_activation(device, activation, scale):
-    """Each activation serves as f and as g, on usual and huge inputs. No intermediate may overflow if the result is finite."""
+    """Each activation is right and finite as f and as g, on usual and huge inputs: no intermediate may overflow."""
     desc = gru_desc(1, 4, 3, 40, ActivationDescs=[activation(), activation()], HiddenInitTensor=None,
                     SequenceLengthsTensor=None, BiasTensor=None)
     case = drawn_case(desc, seed=2)
@@ -184,7 +184,7 @@ def test_activation(device, activation, scale):
 @pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("activation", BY_DESC, ids=lambda desc: desc.__name__.split("_")[2])
 def test_special_values_propagate(device, activation, special, clip):
-    """NaN or infinity in one row must give IEEE's results there, and must not change other rows."""
+    """NaN or infinity in one row gives the reference's results in that row, and does not change the other."""
     desc = gru_desc(3, 2, 4, 9, ActivationDescs=[activation(), activation()], SequenceLengthsTensor=None)
     case = drawn_case(desc, clip, seed=3)
     case.arrays["RecurrenceTensor"] *= np.float32(0.1)  # keeps the finite row within float32's range
@@ -197,7 +197,7 @@ def test_special_values_propagate(device, activation, special, clip):
 @pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 def test_special_values_in_states(device, cell, special, element):
-    """Initial states have NaN or infinity. Unused steps of x do, too, and change nothing. Last states of empty rows are 0."""
+    """Results are right if initial states have NaN or infinity, or if steps of X past a row's length do."""
     desc = make_desc(cell, 3, 3, 4, 9, data_type=element.data_type, **dict.fromkeys(["PeepholeTensor"] if cell.peepholes else []))
     case = drawn_case(desc, element=element, seed=3)
     case.arrays["SequenceLengthsTensor"] = np.array([3, 0, 2], np.uint32)
