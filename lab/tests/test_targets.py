@@ -117,7 +117,7 @@ def test_a_smallest_case():
 
 
 def asked(function, patience=20.0):
-    return running.Asked(f"python:lab.tests.strange_functions.{function}", patience)
+    return running.LibraryProcess(f"python:lab.tests.strange_functions.{function}", patience)
 
 
 @pytest.mark.family("outcomes", first=2)
@@ -150,7 +150,7 @@ def test_a_program_of_ncnn(op):
 
 
 def check_program(text, node):
-    one = running.Asked(text)
+    one = running.LibraryProcess(text)
     try:
         outputs = one.process.ask("compute", node)
         code = "".join(one.code(node))

@@ -1,11 +1,11 @@
-"""Run vkdml under Vulkan's validation layer and report what the layer says. All schedules run under synchronization validation.
-The self-test and all GPU kernels run under GPU-assisted validation, which finds accesses out of bounds and, in a second run,
-races in shared memory.
+"""Run vkdml under Vulkan's validation layer, and report what the layer finds. All schedules run under synchronization
+validation. The self-test and the GPU kernels run under GPU-assisted validation, which finds accesses out of bounds and, in a
+second run, races in shared memory.
 
-It takes no arguments. The layer is in .vulkan/layers (`make vulkan-extras`), or in the folder VKDML_LAYER_PATH.
+The program takes no arguments. The layer is in .vulkan/layers (`make vulkan-extras`), or in the folder VKDML_LAYER_PATH.
 
-Two control runs come first: two dependent dispatches without a barrier, and kernels without a bounds check or a barrier. If the
-layer does not report them, its silence means nothing.
+A control run with a planted fault comes before each of these three runs: no barrier between dispatches, no bounds check, or no
+barrier in a kernel. If the layer does not report this fault, its silence means nothing.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ PROJECTION = [f"lab/vkdml_lab/suite/test_gpu_projection.py::test_{test}" for tes
 
 
 @dataclass(frozen=True)
-class Looked:
-    """A kind of fault that GPU-assisted validation finds. message: text of its reports. settings: the layer's. mistake: the
-    arguments of MISTAKE, which plants such a fault in a kernel.
+class FaultKind:
+    """A kind of fault that GPU-assisted validation finds. message: text in its reports. settings: text of the layer's settings
+    file. mistake: arguments for the program MISTAKE, which plants such a fault in a kernel.
     """
 
     name: str
@@ -96,15 +96,15 @@ class Looked:
 
 
 # Two runs, as the layer does not report accesses out of bounds while it looks for races
-LOOKED = (
-    Looked("accesses out of bounds", "access out of bounds", _GPU_ASSISTED,
+FAULT_KINDS = (
+    FaultKind("accesses out of bounds", "access out of bounds", _GPU_ASSISTED,
            ("gpu/gru_stepped", "gpu/exchange.glsl", "min(unit, HIDDEN - 1)", "unit", "stepped, all kept", "GRU of one")),
-    Looked("races in shared memory", "SharedMemoryDataRace", _RACES,
+    FaultKind("races in shared memory", "SharedMemoryDataRace", _RACES,
            ("gpu/gru", "gpu/CELL.comp", "phase_barrier() { barrier(); }", "phase_barrier() {}", "sequence, turns", "GRU")))
 
 
 def layers() -> Path:
-    """Return the folder with the layer. Ends the program if the layer is missing."""
+    """Return the folder that contains the validation layer. Exits if there is none."""
     folder = Path(os.environ.get("VKDML_LAYER_PATH", ROOT / ".vulkan" / "layers"))
     if not list(folder.glob("*.json")):
         raise SystemExit(f"validate: no validation layer in {folder}: run `make vulkan-extras`, or set VKDML_LAYER_PATH to the "
@@ -118,7 +118,7 @@ def hazards(log: str) -> int:
 
 def messages(layers: Path, command: list[str], environment: Mapping[str, str] = os.environ, settings: str = SYNCHRONIZATION
              ) -> tuple[int, str]:
-    """Run a command under the layer. Returns its exit code and the layer's log."""
+    """Run a command under the layer. Returns the exit code, and the layer's log. settings: text of its settings file."""
     with tempfile.TemporaryDirectory() as directory:
         log = Path(directory) / "validation.log"
         (Path(directory) / "vk_layer_settings.txt").write_text(settings.format(log=log))
@@ -144,27 +144,27 @@ def synchronization(tests: Sequence[str]) -> int:
     return int(bool(log.strip()) or code != 0)
 
 
-def gpu_assisted(looked: Looked) -> int:
-    """Run the self-test and tests of GPU kernels under GPU-assisted validation, with unpadded buffers. Returns an exit code."""
-    _, control = messages(layers(), [sys.executable, "-c", MISTAKE, *looked.mistake], settings=looked.settings)
-    if looked.message not in control:
-        print(f"validate: the layer does not see {looked.name} that are there, so it has not looked for any: it is too old, or "
+def gpu_assisted(kind: FaultKind) -> int:
+    """Run the self-test and tests of GPU kernels under GPU-assisted validation. Returns 1 after failures or reports, else 0."""
+    _, control = messages(layers(), [sys.executable, "-c", MISTAKE, *kind.mistake], settings=kind.settings)
+    if kind.message not in control:
+        print(f"validate: the layer does not see {kind.name} that are there, so it has not looked for any: it is too old, or "
               "this driver has not what it needs for that")
         return 0
-    print(f"control: the layer reports {control.count(looked.message)} {looked.name} of a kernel that has some", flush=True)
+    print(f"control: the layer reports {control.count(kind.message)} {kind.name} of a kernel that has some", flush=True)
     failed = 0
     pytest = ["pytest", "-p", "no:cacheprovider", "-q", "--unguarded"]
     for command in (["vkdml", "selftest"], [*pytest, *GPU_KERNELS], [*pytest, *PROJECTION]):
-        code, log = messages(layers(), [sys.executable, "-m", *command], settings=looked.settings)
+        code, log = messages(layers(), [sys.executable, "-m", *command], settings=kind.settings)
         print(log[:4000], end="")
-        print(f"validate: {log.count(looked.message)} {looked.name}; {command[0]} has {'passed' if code == 0 else 'failed'}",
+        print(f"validate: {log.count(kind.message)} {kind.name}; {command[0]} has {'passed' if code == 0 else 'failed'}",
               flush=True)
         failed |= bool(log.strip()) or code != 0
     return int(failed)
 
 
 def main(tests: Sequence[str] = TESTS) -> int:
-    return synchronization(tests) or max(gpu_assisted(looked) for looked in LOOKED)
+    return synchronization(tests) or max(gpu_assisted(kind) for kind in FAULT_KINDS)
 
 
 if __name__ == "__main__":

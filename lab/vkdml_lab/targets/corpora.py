@@ -1,4 +1,4 @@
-"""The nodes that a target (a library under test) computes, in groups (corpora). A seed gives every target the same nodes."""
+"""Makes ONNX nodes, in groups (corpora), that targets (libraries under test) compute. The nodes depend only on a seed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BETA = {"Affine": 0.1, "HardSigmoid": 0.4, "ScaledTanh": 0.6}
 # Random problems, drawn as the suite does, from activations that ONNX has
 
 def random_activation(rng: Numbers, element: ElementType) -> Any:
-    """Draw an activation that ONNX has. Softplus has its default parameter, which ONNX cannot change."""
+    """Draw an activation that ONNX has. Softplus keeps its default parameter, which ONNX cannot change."""
     row = list(NAMED.values())[rng.integers(len(NAMED))]
     parameters = {field: float(rng.choice([-1, 1, 1, 1]) * rng.uniform(0.3, 1.5)) for field in row.fields}
     return row.desc(**({} if row.onnx_name == "Softplus" else parameters))
@@ -46,7 +46,7 @@ def random_node(seed: int) -> Node:
 
 
 def as_node(case: Any) -> Node:
-    """Convert a problem to a node of ONNX: packed tensors in ONNX's dimensions, without strides."""
+    """Convert a case of the suite (support.Case) to a node of ONNX. The arrays have ONNX's shapes, and no strides."""
     problem = case.problem
     inputs = {}
     for name, field in ((name, field) for field, name in problem.cell.arguments.items() if field in problem.inputs):
@@ -82,7 +82,7 @@ def of_random(count: int) -> Iterator[Named]:
 # Single features, and pairs of them
 
 def usual(op: str, sizes: tuple[int, ...], given: str = "", element: str = "float32", seed: int = 0, **attributes: Any) -> Node:
-    """Make a node with inputs of about unit size, and weights that keep sums at that size. given: optional inputs besides B."""
+    """Make a node with inputs of about unit size. sizes: T, B, I, H. given: optional inputs besides B, separated by spaces."""
     rng, (t, b, i, h) = support.random_numbers(seed, *sizes), sizes
     d, gates = 2 if attributes.get("direction") == "bidirectional" else 1, GATES[op]
     shapes: dict[str, tuple[tuple[int, ...], float]] = {
@@ -105,7 +105,7 @@ def activated(names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def features(op: str) -> dict[str, dict[str, Any]]:
-    """Return by feature the attributes and inputs to add to a usual node, so that it has this feature."""
+    """Return, by a feature's name, the arguments with which `usual` makes a node that has this feature."""
     cells: dict[str, dict[str, dict[str, Any]]] = {
         "GRU": {"linear": {"linear_before_reset": 1}}, "RNN": {},
         "LSTM": {"peepholes": {"given": "P"}, "coupled": {"input_forget": 1}, "initial_c": {"given": "initial_c"}}}

@@ -1,9 +1,9 @@
-"""Writes the suite's cases to files, for programs in any language: `vkdml conformance --export`.
+"""Writes nodes of corpora.py with expected outputs, for programs in any language: `vkdml conformance --export FOLDER`.
 
-Format 1. cases.json lists the cases: name, corpus, operator, attributes (with hidden_size) and features. NAME.npz holds the
-inputs by ONNX's names, and for each output such as Y: expected_Y in float64, bound_Y (the allowed error of each element) and
-judged_Y (whether the element counts). bfloat16 is stored as uint16. NAME/model.onnx and test_data_set_0 hold the case in the
-form of onnx's backend tests.
+Format 1. cases.json lists the cases, each a node: name, corpus, operator, type, attributes (with hidden_size) and features.
+NAME.npz holds inputs by ONNX's names and, for each output such as Y, expected_Y in float64, bound_Y (the allowed error of each
+element) and judged_Y (whether the element counts). bfloat16 is stored as uint16. NAME/ holds model.onnx and test_data_set_0, as
+in onnx's backend tests.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _size(node: Node) -> int:
 
 
 def exported(folder: Path, corpus: str, name: str, node: Node) -> dict[str, Any]:
-    """Write a case. Returns its entry in cases.json."""
+    """Write the files of one case. Returns its entry in cases.json."""
     against = judging.expected(node)
     data = folder / name / "test_data_set_0"
     data.mkdir(parents=True)

@@ -1,8 +1,8 @@
-"""Judges a library's outputs. Wrong outputs are compared with those of planted mistakes, to say which mistake they look like.
+"""Judges a library's outputs. Wrong outputs are compared with those of known mistakes, to name the mistake.
 
-An output is right if every element is within its bound of the float64 reference. The bound is the suite's tolerance for the
-type. For 16-bit types, and for activations that may make a recurrence grow, the effect of a few roundings of the inputs is
-added, as ONNX does not define the type of states. What ONNX's texts leave open is not judged (UNDEFINED).
+An output is right if each element is within its bound of the float64 reference. The bound is the suite's tolerance for the
+type. For 16-bit types, and for nodes that name activations, the bound also has the effect of 16 roundings of the inputs: ONNX
+does not define the type of states, and states may grow. Elements that ONNX's texts leave open are not judged (UNDEFINED).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _CLIP, _COUPLED, _LISTS = list(UNDEFINED)[3:6]
 
 @dataclass(frozen=True)
 class Expected:
-    """Expected outputs by name, the allowed error of each element (its bound), and whether the element is judged."""
+    """The outputs to expect, by name, with each element's allowed error (bounds), and whether the element counts (judged)."""
 
     outputs: Mapping[str, np.ndarray]
     bounds: Mapping[str, np.ndarray]
@@ -55,8 +55,8 @@ class Expected:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The judgement of a node's outputs. said: a text about the worst element, or why there is no result or judgement. share:
-    the largest error divided by its bound. cause: the mistake that would explain the outputs, or "".
+    """The judgement of a node's outputs. outcome: one of OUTCOMES. said: about the worst element, or why there is no result or
+    no judgement. share: the largest error divided by its bound. cause: the mistake that would explain the outputs, or "".
     """
 
     outcome: str
@@ -66,7 +66,7 @@ class Verdict:
 
 
 def computed(node: Node, clips_c: bool = False) -> dict[str, np.ndarray]:
-    """Compute the outputs by the float64 reference. clips_c: an LSTM's clip also bounds C before h()."""
+    """Return a node's outputs by the float64 reference. clips_c: whether an LSTM's clip also bounds C before h()."""
     if not node.batch:
         state, y = node.shapes
         return {name: np.zeros(y if name == "Y" else state) for name in node.outputs}
@@ -77,7 +77,7 @@ def computed(node: Node, clips_c: bool = False) -> dict[str, np.ndarray]:
 
 
 def expected(node: Node, clips_c: bool = False) -> Expected:
-    """Return the expected outputs. clips_c: an LSTM's clip also bounds C before h(), which ONNX's texts leave open."""
+    """Return the outputs to expect. clips_c: whether an LSTM's clip also bounds C before h(), as ONNX's texts leave open."""
     outputs = computed(node, clips_c)
     rtol, atol = TOLERANCES[node.element]
     is_sensitive = node.element in ("float16", "bfloat16") or bool(node.get("activations"))
@@ -88,7 +88,7 @@ def expected(node: Node, clips_c: bool = False) -> Expected:
 
 
 def _moved(node: Node, outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return how far each output moves, at most, if all inputs change by half of their last bit."""
+    """Return how far each element of the outputs moves in a few trials that change all inputs by half of their last bit."""
     rng, most = np.random.default_rng(0), {name: np.zeros(array.shape) for name, array in outputs.items()}
     wide = {name: array.astype(np.float64) if name != "sequence_lens" else array for name, array in node.inputs.items()}
     for _ in range(NUDGES):
@@ -118,7 +118,7 @@ def _judged(node: Node, name: str, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def compare(node: Node, outputs: Mapping[str, np.ndarray], against: Expected) -> Verdict:
-    """Compare outputs with the expected ones. Returns a verdict, but without a cause."""
+    """Compare a node's outputs, by name, with the expected ones. Returns a verdict (RIGHT or WRONG) without a cause."""
     worst = Verdict(RIGHT)
     for name, wanted in against.outputs.items():
         if name not in outputs:
@@ -151,7 +151,7 @@ def judge(node: Node, outputs: Mapping[str, np.ndarray], against: Expected | Non
 
 
 def undefined(node: Node) -> str:
-    """Return the key of UNDEFINED that says what ONNX's texts leave open about a node, or ""."""
+    """Return the key of UNDEFINED for an attribute of this node whose meaning ONNX's texts leave open, or ""."""
     if node.op == "LSTM" and node.get("clip") is not None:
         return _CLIP
     if node.get("input_forget"):
@@ -160,12 +160,12 @@ def undefined(node: Node) -> str:
 
 
 def _has_all_readings(node: Node) -> bool:
-    """Whether `other_readings` has all ways to read ONNX's texts for this node. For input_forget, only Sigmoid is known."""
+    """Return whether `other_readings` yields all meanings that a node may have: with input_forget, only if f is Sigmoid."""
     return not node.get("input_forget") or set(node.activations[::3]) == {"Sigmoid"}
 
 
 def other_readings(node: Node) -> Iterator[Expected]:
-    """Yield the expected outputs for each other way to read what ONNX's texts leave open, and for combinations of these."""
+    """Yield the outputs to expect for each other meaning that a node may have, as ONNX's texts leave it open."""
     nodes = [node]
     if node.get("input_forget"):
         nodes += [_forget_computed(node)]
@@ -177,13 +177,13 @@ def other_readings(node: Node) -> Iterator[Expected]:
 
 
 def _counts_otherwise(node: Node) -> bool:
-    """Whether a node's parameters would go to other activations if each activation took one, even those without parameters."""
+    """Return whether a node changes if each activation, even one without parameters, takes an entry of alpha and beta."""
     return _by_position(node).attributes != node.attributes
 
 
 @contextmanager
 def _c_clipped() -> Iterator[None]:
-    """Let the reference clip C before an LSTM's h() in this context."""
+    """Make the float64 reference clip C before an LSTM's h() in this context."""
     usual = Problem.activation
 
     def activation(problem: Problem, direction: int, index: int) -> Any:
@@ -195,7 +195,7 @@ def _c_clipped() -> Iterator[None]:
 
 
 def _forget_computed(node: Node) -> Node:
-    """Return a node that computes an LSTM's input gate as 1 - its forget gate, by a Sigmoid of negated weights."""
+    """Return an LSTM whose input gate is 1 - the forget gate of this node: a Sigmoid of negated weights."""
     h, blocks = node.hidden, {"W": 1, "R": 1, "B": 2, "P": 1}
     inputs = {name: array.copy() for name, array in node.inputs.items()}
     for name in set(blocks) & set(inputs):
@@ -206,7 +206,7 @@ def _forget_computed(node: Node) -> Node:
 
 
 def _by_position(node: Node) -> Node:
-    """Return the node with its parameters assigned to activations by position, even to those that take none."""
+    """Return the node as if each activation, even one without parameters, took the entry of alpha and beta at its position."""
     attributes: dict[str, Any] = dict(node.attributes)
     for place, name in enumerate(("activation_alpha", "activation_beta")):
         given = node.get(name) or []
@@ -219,7 +219,7 @@ def _by_position(node: Node) -> Node:
 # Mistakes that may explain outputs
 
 def _without(*names: str) -> Callable[[Node], Node]:
-    """Return a function that removes attributes or inputs from a node."""
+    """Return a function that copies a node without these attributes and inputs."""
     return lambda node: Node(node.op, {name: value for name, value in node.attributes.items() if name not in names},
                              {name: value for name, value in node.inputs.items() if name not in names})
 
@@ -249,7 +249,7 @@ AS_IF: Mapping[str, Callable[[Node], Node]] = {
 
 
 def as_if(node: Node, outputs: Mapping[str, np.ndarray]) -> str:
-    """Return the known mistake, such as one in AS_IF, that gives the same wrong outputs, or ""."""
+    """Return the name of a known mistake (one in AS_IF, wrong shapes or less precision) that gives these outputs, or ""."""
     if node.get("layout") and set(outputs) == set(node.outputs) and any(
             np.shape(outputs[name]) != node.shapes[name == "Y"] for name in outputs):
         return "layout 1 gives outputs of other shapes"
@@ -266,7 +266,7 @@ def as_if(node: Node, outputs: Mapping[str, np.ndarray]) -> str:
 
 
 def readings(node: Node) -> Iterator[tuple[str, Node]]:
-    """Yield each mistake in AS_IF that changes this node, and the node as a library with this mistake would read it."""
+    """Yield the name of each mistake in AS_IF that changes this node, and the node as a library with the mistake reads it."""
     if not node.batch:
         return
     for name, change in AS_IF.items():

@@ -1,8 +1,8 @@
 """Writes docs/who-is-right.md from reports of `vkdml conformance --target`: python -m vkdml_lab.targets.page FOLDER ...
 
-A finding gets onto the page only if checked.json, which is written by hand, cites the operator's specification for it and for
-this case ("said"), and if a second library computes the case as the reference does. All others are listed with the reason for
-dropping them.
+The page describes a finding on two conditions: a second library computes its smallest case as the reference does, and
+checked.json, which is written by hand, has a text on its cause (for this case, if "said" is given). The page lists all other
+findings, with the reason for dropping them.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ def page(reports: Sequence[Mapping[str, Any]], checked: Mapping[str, Mapping[str
 
 
 def standing(report: Mapping[str, Any], known: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Return the findings of a report that get onto the page: the cause, and the second library that confirms it."""
+    """Return the findings that the page describes, by cause, with the library that confirms each. known: from checked.json."""
     alike = [one for one in report["findings"] if "text" in (by_hand := known.get(one["cause"], {}))
              and by_hand.get("said", one["said"]) == one["said"]]
     return {one["cause"]: also for one in alike if (also := second(report["about"]["target"], one))}
 
 
 def outcomes(report: Mapping[str, Any], stands: Mapping[str, str]) -> list[str]:
-    """Return each row's outcome for the page. stands: confirmed findings. Mistakes without one count as OPEN (not judged)."""
+    """Return the outcome of each row of a report. stands: confirmed findings. Mistakes that none of them explains are OPEN."""
     explained = {name for one in report["findings"] if one["cause"] in stands for name in one["cases"]}
     return [OPEN if row["outcome"] in FINDINGS and row["name"] not in explained else row["outcome"] for row in report["rows"]]
 
@@ -125,11 +125,11 @@ def code(text: str) -> str:
 
 
 def second(name: str, finding: Mapping[str, Any]) -> str:
-    """Return the first library but `name`, with its version, that computes the finding's smallest case as expected, or ""."""
+    """Return the first of SECONDS, except `name`, that computes a finding's smallest case right, with its version, or ""."""
     node = as_node(finding["node"])
     for other in SECONDS:
         if other != name:
-            asked = running.Asked(other)
+            asked = running.LibraryProcess(other)
             try:
                 if asked.verdict(node).outcome == RIGHT:
                     return f"{other} {asked.process.description['version']}"

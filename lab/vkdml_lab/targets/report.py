@@ -1,4 +1,4 @@
-"""Writes the report about a library: which features are right, and for each mistake a program that shows it."""
+"""Makes the report about a library: how many nodes with each feature are right, and a program that shows each mistake."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _SHOWN = 240  # most characters of a reason
 
 @dataclass
 class Finding:
-    """One mistake of a library. cause: the planted mistake that gives the same results, or the smallest case's features. cases:
-    names of the nodes with it. needs: features that the smallest case and the first of these nodes share. code: a program that
-    shows it, in two parts: the beginning of all programs, and the rest.
+    """A mistake of a library. cause: the known mistake with the same results, or features of the smallest case. node, verdict:
+    this case. needs: features that it shares with the node from which it was shrunk. cases: names of nodes with the mistake.
+    code: a program that shows it, in two parts: the beginning of all the library's programs, and the rest.
     """
 
     cause: str
@@ -38,7 +38,7 @@ class Finding:
 
 @dataclass
 class TargetRun:
-    """All results for a library. rows: one for each node that it computed. planned: number of nodes to compute."""
+    """All results of a library. rows: a dictionary for each node that it was given. planned: number of nodes planned."""
 
     about: dict[str, Any]
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -49,7 +49,7 @@ class TargetRun:
 
 
 def features(node: Node) -> set[str]:
-    """Return a node's features, by the names in the report's tables."""
+    """Return the names of a node's features, such as "bidirectional" and "clip", in the report's tables."""
     activations = node.activations
     half, lengths = activations[:len(ACTIVATIONS[node.op])], node.inputs.get("sequence_lens")
     numbers = [array for array in node.inputs.values() if array.dtype.kind != "i"]
@@ -102,14 +102,14 @@ def markdown(run: TargetRun) -> str:
 
 
 def unexplained(report: Mapping[str, Any]) -> str:
-    """Say how many mistakes no finding explains; "" if all are explained."""
+    """Return a sentence with the number of mistakes in a report that no finding explains, or "" if there are none."""
     explained = {name for one in report["findings"] for name in one["cases"]}
     count = sum(row["outcome"] in FINDINGS and row["name"] not in explained for row in report["rows"])
     return f"Nodes with other results that were not looked into, for want of time: {count}." if count else ""
 
 
 def by_feature(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return a table of outcomes and largest errors by operator and feature. A node counts for each of its features."""
+    """Return a table by operator and feature: how often each outcome occurred, and the largest error of right nodes."""
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in rows:
         for feature in ("all", *row["features"]):

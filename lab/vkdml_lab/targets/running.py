@@ -1,4 +1,4 @@
-"""Runs `vkdml conformance --target`: a library computes all nodes in its own process, and a report is written."""
+"""Runs `vkdml conformance --target`: has a library compute all nodes, in a process of its own, and writes a report."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ EXPLAINING = 0.4  # additional share of that time, to shrink wrong nodes
 MOST_SHRUNK, MOST_HUNG = 25, 5
 
 
-class Asked:
-    """A process in which a library computes nodes. If it crashes or hangs, it is started again for the next node."""
+class LibraryProcess:
+    """A process in which the library named `text` computes nodes. After a crash or hang, a new one serves the next node."""
 
     def __init__(self, text: str, patience: float = PATIENCE) -> None:
         self.process = Process(target(text), patience)
@@ -54,9 +54,9 @@ class Asked:
 
 
 def main(chosen: argparse.Namespace) -> int:
-    """Test the library, and write the report. Returns an exit code: 1 if anything was wrong, crashed or hung."""
+    """Test a library, and write the report. Returns an exit code: 1 if any result was wrong, or the library crashed or hung."""
     try:
-        asked = Asked(chosen.target)
+        asked = LibraryProcess(chosen.target)
     except (ValueError, WorkerError) as error:
         raise InvalidArgumentError("conformance", "--target", chosen.target, str(error)) from None
     try:
@@ -71,15 +71,16 @@ def main(chosen: argparse.Namespace) -> int:
 
 
 def nodes(is_long: bool, only: tuple[str, ...]) -> list[tuple[str, str, Node]]:
-    """Return all nodes, each with its corpus and name, in random order, so that the first ones are a random sample."""
+    """Return (corpus, name, node) of all nodes, or of those whose names contain a text in `only`, in random order."""
     known = corpora.LONG if is_long else corpora.CORPORA
     found = [(corpus, name, node) for corpus, made in known.items() for name, node in made()
              if not only or any(word.lower() in f"{corpus} {name}".lower() for word in only)]
     return [found[index] for index in support.random_numbers(38).permutation(len(found))]
 
 
-def ask_all(asked: Asked, text: str, seed: int, is_long: bool, only: tuple[str, ...], minutes: float = MINUTES) -> TargetRun:
-    """Let the library compute nodes for `minutes`. Then shrink nodes with wrong results, for at most EXPLAINING * `minutes`."""
+def ask_all(asked: LibraryProcess, text: str, seed: int, is_long: bool, only: tuple[str, ...], minutes: float = MINUTES
+            ) -> TargetRun:
+    """Have a library (text: its name) compute nodes for `minutes`, then shrink wrong ones for up to EXPLAINING * `minutes`."""
     support.base_seed = seed
     options = [*["--long"] * is_long, *["--quick"] * (minutes == QUICK_MINUTES),
                *(["--seed", str(seed)] if seed else []), *(["--only", *only] if only else [])]
@@ -114,9 +115,9 @@ def row(corpus: str, name: str, node: Node, verdict: Verdict) -> dict[str, Any]:
             "share": verdict.share if np.isfinite(verdict.share) else None, "cause": verdict.cause}
 
 
-def explain(asked: Asked, mistakes: Sequence[tuple[str, Node, Verdict]], until: float) -> list[Finding]:
-    """Group mistakes into findings, the simplest first. If the time is over, or MOST_SHRUNK nodes were shrunk, mistakes without
-    a known cause get no finding.
+def explain(asked: LibraryProcess, mistakes: Sequence[tuple[str, Node, Verdict]], until: float) -> list[Finding]:
+    """Group mistakes into findings, simple nodes first. After the time `until`, or after MOST_SHRUNK shrunk nodes, no new
+    findings are made, and mistakes that none explains are left out.
     """
     findings: list[Finding] = []
     shrunk = 0
@@ -138,14 +139,14 @@ def _complexity(mistake: tuple[str, Node, Verdict]) -> tuple[bool, int, int, str
 
 
 def explained(findings: list[Finding], node: Node, verdict: Verdict) -> Finding | None:
-    """Return the finding that explains a verdict: one of its cause or, if that is unknown, one whose `needs` the node has."""
+    """Return the finding for a verdict, or None: one of its cause or, if that is "", one whose `needs` the node has."""
     alike = (known for known in findings if known.verdict.outcome == verdict.outcome)
     return next((known for known in alike if (verdict.cause == known.verdict.cause if verdict.cause else
                                               node.op == known.node.op and known.needs <= report.features(node))), None)
 
 
-def smallest(asked: Asked, node: Node, verdict: Verdict, until: float) -> Finding:
-    """Shrink a node while its outcome stays the same. Returns a finding. Nodes that hang are not shrunk, to save time."""
+def smallest(asked: LibraryProcess, node: Node, verdict: Verdict, until: float) -> Finding:
+    """Shrink a node while outcome and cause stay the same. Returns a finding. Nodes that hang are not shrunk, to save time."""
     is_same: Callable[[Node], bool] = lambda other: (  # noqa: E731
         (now := asked.verdict(other)).outcome == verdict.outcome and (not verdict.cause or now.cause == verdict.cause))
     small = node if verdict.outcome == HUNG or not is_same(node) else shrinking.shrink(node, is_same, until)

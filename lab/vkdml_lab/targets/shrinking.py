@@ -1,4 +1,4 @@
-"""Shrinks a node for which a library's results are wrong to the smallest one that shows the same mistake."""
+"""Shrinks a node for which a library's results are wrong to a small node that shows the same mistake."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECONDS, TRIES = 90.0, 250  # limits for shrinking a node
 
 
 def shrink(node: Node, is_wrong: Callable[[Node], bool], until: float = np.inf) -> Node:
-    """Replace the node by simpler ones while results are wrong. Ends when no simpler one is wrong, or at the time `until`."""
+    """Return a simpler node for which `is_wrong` is true. Ends if none is, at the time `until`, or after SECONDS or TRIES."""
     until, tries = min(until, time.monotonic() + SECONDS), TRIES
     place = 0  # of the last replacement; earlier candidates were tried
     while True:
@@ -35,7 +35,7 @@ def shrink(node: Node, is_wrong: Callable[[Node], bool], until: float = np.inf) 
 
 
 def candidates(node: Node) -> Iterator[Node]:
-    """Yield nodes that are simpler in one respect each. Those that save most come first."""
+    """Yield copies of a node, each simpler in one respect, such as fewer rows. Those that save most come first."""
     if node.get("layout"):
         plain = in_layout_1(replace(node, attributes={**node.attributes, "layout": 0}))  # swapping twice restores it
         plain = replace(plain, attributes={name: value for name, value in node.attributes.items() if name != "layout"})
@@ -65,7 +65,7 @@ def candidates(node: Node) -> Iterator[Node]:
 
 
 def parts(size: int) -> Iterator[slice]:
-    """Yield slices of an axis of this size that keep one end, a half, or all but one."""
+    """Yield slices of an axis of this size: one element at an end, a half, or all but one element."""
     for start, stop in dict.fromkeys(((0, 1), (size - 1, size), (0, size // 2), (size // 2, size), (0, size - 1), (1, size))):
         if 0 < stop - start < size:
             yield slice(start, stop)
@@ -76,7 +76,7 @@ def _rounded(array: np.ndarray, digits: int) -> np.ndarray:
 
 
 def _if_shorter(node: Node, other: Node) -> Iterator[Node]:
-    """Yield the other node if it differs, and if its numbers need no more digits."""
+    """Yield `other` if its inputs differ from the node's, and if none of them needs more decimal digits."""
     pairs = [(array, other.inputs[name]) for name, array in node.inputs.items()]
     if any(not np.array_equal(array, after, equal_nan=True) for array, after in pairs) and all(
             _digits(after) <= _digits(array) for array, after in pairs):
@@ -84,7 +84,7 @@ def _if_shorter(node: Node, other: Node) -> Iterator[Node]:
 
 
 def _digits(array: np.ndarray) -> int:
-    """Return the number of digits after the point that all numbers need, at most 3."""
+    """Return how many decimal digits an array's numbers need after the point: 0, 1, 2, or 3 for more."""
     wide = array.astype(np.float64)
     return next((digits for digits in range(3) if np.allclose(np.round(wide, digits), wide, 1e-3, 1e-6, equal_nan=True)), 3)
 
@@ -107,7 +107,7 @@ def of_rows(node: Node, rows: slice) -> Node:
 
 
 def of_direction(node: Node, direction: int) -> Node:
-    """Return a node that computes only one direction of a bidirectional node."""
+    """Return a copy of a bidirectional node that computes only one direction: 0 is forward, 1 is reverse."""
     part = slice(direction, direction + 1)
     half = len(node.activations) // 2
     names = node.activations[direction * half:][:half]
@@ -123,7 +123,7 @@ def of_direction(node: Node, direction: int) -> Node:
 
 
 def of_hidden(node: Node, units: slice) -> Node:
-    """Return a node that keeps only some units of each gate."""
+    """Return a copy of the node that has only the hidden units in a slice."""
     gates, h = GATES[node.op], node.hidden
     ways = {"W": (1, gates), "R": (1, gates), "B": (1, 2 * gates), "P": (1, 3), "initial_h": (2, 1), "initial_c": (2, 1)}
     indices = np.arange(h)[units]
@@ -133,7 +133,7 @@ def of_hidden(node: Node, units: slice) -> Node:
 
 
 def of_activations(node: Node) -> Iterator[Node]:
-    """Yield nodes with default activations: first for all activations, then for each one that is not the default."""
+    """Yield copies of a node: first with all default activations, then with one other activation replaced by the default."""
     if not node.get("activations"):
         return
     rest = {name: value for name, value in node.attributes.items() if not name.startswith("activation")}
