@@ -140,7 +140,7 @@ class Worker:
             theirs.close()
 
     def ask(self, command: str, *arguments: Any) -> Any:
-        """Call the method `command` of the object in the process. Returns its result. Raises WorkerError, as after a crash."""
+        """Call the method `command` of the process's object; return its result. Raises WorkerError if it crashes or fails."""
         if self._child is None:
             raise WorkerError(ENDED)
         self._signal(signal.SIGCONT)

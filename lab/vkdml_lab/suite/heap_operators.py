@@ -65,7 +65,7 @@ class Reference:
         self.known = {}
 
     def __call__(self, whose, inputs):
-        """Return the outputs of the operator `whose` as bytes. inputs: bytes in binding order; an initializer's come last."""
+        """Return the outputs of the operator `whose` as bytes. inputs: bytes in binding order, but owned weights last."""
         name = "one" if whose in ("one again", "owned") else whose
         key = (name, *inputs)
         if key not in self.known:

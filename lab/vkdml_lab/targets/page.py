@@ -1,8 +1,8 @@
 """Writes docs/who-is-right.md from reports of `vkdml conformance --target`: python -m vkdml_lab.targets.page FOLDER ...
 
-The page describes a finding on two conditions: a second library computes its smallest case as the reference does, and
-checked.json, which is written by hand, has a text on its cause (for this case, if "said" is given). The page lists all other
-findings, with the reason for dropping them.
+The page describes a finding on two conditions. A second library computes its smallest case as the reference does. And
+checked.json, which is written by hand, has a text on its cause; an entry with "said" is only for the result that it quotes. The
+page lists all other findings, with the reason for dropping them.
 """
 
 from __future__ import annotations

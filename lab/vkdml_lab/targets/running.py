@@ -139,7 +139,7 @@ def _complexity(mistake: tuple[str, Node, Verdict]) -> tuple[bool, int, int, str
 
 
 def explained(findings: list[Finding], node: Node, verdict: Verdict) -> Finding | None:
-    """Return the finding for a verdict, or None: one of its cause or, if that is "", one whose `needs` the node has."""
+    """Return the finding of a verdict's cause or, if that is "", one whose `needs` the node has. None: no such finding."""
     alike = (known for known in findings if known.verdict.outcome == verdict.outcome)
     return next((known for known in alike if (verdict.cause == known.verdict.cause if verdict.cause else
                                               node.op == known.node.op and known.needs <= report.features(node))), None)
