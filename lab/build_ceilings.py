@@ -1,4 +1,4 @@
-"""setuptools' build_py, extended to compile the shaders of bench/ceilings.py into a wheel."""
+"""A build_py command for setuptools that also compiles the shaders of bench/ceilings.py into the wheel."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ class BuildPy(build_py):
         return [*super().get_outputs(include_bytecode), *map(str, {} if self.editable_mode else self._compiled())]
 
     def _compiled(self) -> dict[Path, tuple[str, dict[str, int]]]:
-        """Return, for each shader file of the wheel, its source's name and the macros to compile it with."""
+        """Return a dict from the path of each compiled shader to its source's name and the macros to compile it with."""
         return {Path(self.build_lib, SHADERS, f"{variant}.spv"): made for variant, made in VARIANTS.items()}

@@ -1,6 +1,6 @@
-"""Chooses a few random problems of each test for `make test`. They find every mistake that any other of its problems finds.
+"""Chooses a few seeds of each test of random problems for `make test`: those that find the most planted mistakes.
 
-    python -m lab.tests.choosing            # judges choices by mistakes that were hidden from them; takes minutes
+    python -m lab.tests.choosing            # prints how many mistakes such choices find; takes minutes
     python -m lab.tests.choosing --write    # chooses, and writes lab/vkdml_lab/suite/sharpest.json
 
 A planted mistake is a wrong variant of the float64 reference (test_mutations.py). No device is needed.
@@ -44,19 +44,19 @@ HALVES = 20  # random halves of the mistakes that are hidden from the choice and
 
 @cache
 def equations() -> list[tuple[str, str, Callable]]:
-    """Return name, cell and run function of each wrong equation."""
+    """Return a row for each wrong equation of test_mutations.py: its name, its cell, and reference.run with the mistake."""
     return [(f"{cell}: {mistake}", cell, mutated(reference, function, changes).run)
             for mistake, cells, function, changes in EQUATIONS for cell in cells.split()]
 
 
 @cache
 def functions() -> list[tuple[str, str, Callable]]:
-    """Return name, activation and function of each wrong activation."""
+    """Return a row for each wrong activation of test_mutations.py: its name, the activation, and the wrong function."""
     return [(f"{name}: {mistake}", name, function) for name, mistake, function in [*FUNCTIONS, *wrong_functions()]]
 
 
 def caught(checked, arrays, element) -> set[Hashable]:
-    """Return the names of the wrong equations and activations that change a problem's results."""
+    """Return the names of the planted mistakes that push results beyond their tolerances. checked: the problem."""
     rtol, atol = TOLERANCES[element.name]
 
     def outputs(run):
@@ -110,7 +110,7 @@ def of_activation(seed: int) -> frozenset[Hashable]:
 
 @cache
 def of_options(seed: int) -> frozenset[Hashable]:
-    """Return what a seed's options cover: accepted and refused values, kinds of kernels, and all pairs of these."""
+    """Return what a seed's options cover: values, kernels and all pairs of these; or only the value that is refused."""
     case, forced = random_case(seed), test_reference.random_options(seed)
     try:
         planned = plan(case.problem, DEVICES["Mesa 26"], Options(**forced))
@@ -124,15 +124,15 @@ def of_options(seed: int) -> frozenset[Hashable]:
 
 
 def of_types(seed: int) -> frozenset[Hashable]:
-    """Return the cell and the type of a random problem: the chosen problems must cover all pairs."""
+    """Return a set of one pair, the cell and type of a seed's problem. The chosen seeds must cover all such pairs."""
     case = random_case(seed)
     return frozenset({(case.problem.cell.name, case.element.name)})
 
 
 @dataclass(frozen=True)
 class Family:
-    """A test of random problems, one for each seed. caught: returns the planted mistakes that a seed's problem finds. has:
-    returns what else the chosen problems must cover. most: the largest number to choose. slow: seeds never to choose, as CPU
+    """A test of random problems, one for each seed. caught(seed): the planted mistakes that the problem finds. has(seed): what
+    else the chosen seeds must cover. most: the largest number of seeds to choose. slow: seeds that are never chosen, as CPU
     drivers compile their kernels for many seconds.
     """
 
@@ -143,7 +143,7 @@ class Family:
     slow: frozenset[int] = frozenset()
 
     def choose(self, unknown: frozenset[Hashable] = frozenset()) -> list[int]:
-        """Return the chosen seeds. Each one adds the most that the ones before it do not cover. unknown: mistakes to ignore."""
+        """Choose seeds. Each one covers the most of what those before it left. unknown: planted mistakes to ignore."""
         seeds = sorted({*seeds_of(self.test)} - self.slow)
         shown = {seed: (self.caught(seed) - unknown) | self.has(seed) for seed in seeds}
         needed = frozenset().union(*shown.values())
@@ -157,8 +157,9 @@ class Family:
         return frozenset().union(*map(self.caught, seeds))
 
     def row(self) -> list[object]:
-        """Return a row: the test; the numbers of problems, chosen problems, mistakes, and mistakes that chosen problems find.
-        Last, of mistakes hidden from a choice: the part that it finds, and the part that as many first problems find.
+        """Return the test's row of the table: its name; the numbers of its problems, chosen problems, planted mistakes, and
+        mistakes that chosen problems find. Last, two shares of the mistakes that were hidden from a choice: those that this
+        choice finds, and those that as many first problems find.
         """
         seeds, chosen = sorted(seeds_of(self.test)), self.choose()
         mistakes, ours, first = sorted(self.seen(seeds), key=str), [], []

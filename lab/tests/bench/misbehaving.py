@@ -1,4 +1,4 @@
-"""A library for the benchmark's tests that crashes, refuses, or gives results that are wrong or inexact (off by under 1)."""
+"""A stand-in for a library in the benchmark's tests: it crashes, refuses cases, or gives wrong or inexact results."""
 
 import os
 
@@ -9,7 +9,9 @@ from vkdml_lab.processes import UnavailableError
 
 
 class Library:
-    """Crashes or refuses cases of three time steps, or gives NaN ("wrong") or 0 ("rough"), as the argument `behaviour` says."""
+    """A library that misbehaves as `behaviour` says: "crash" (abort) or "refuse" (ValueError) in cases of three time steps;
+    "wrong" (all results are NaN); "rough" (all are 0, so errors are below 1); "unavailable" (the constructor fails).
+    """
 
     def __init__(self, behaviour):
         self.description = {"version": "1", "device": "none"}

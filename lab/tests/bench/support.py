@@ -1,4 +1,4 @@
-"""Helpers of the benchmark's tests: small cases, and libraries to measure (bench/peers.py). No test asserts times."""
+"""Small cases and libraries (bench/peers.py) to measure in the benchmark's tests, none of which asserts times."""
 
 from vkdml_lab.bench.cases import Case
 from vkdml_lab.bench.peers import Peer, devices, peers

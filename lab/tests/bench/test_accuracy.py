@@ -1,4 +1,4 @@
-"""bench/accuracy.py: errors in ULP (units in the last place), and the report with --quick."""
+"""Tests bench/accuracy.py, which measures errors in ULP (units in the last place): its problems and its report."""
 
 import json
 
@@ -10,8 +10,8 @@ from vkdml_lab.bench import accuracy
 
 
 @pytest.mark.parametrize("cell", [cells.GRU, cells.LSTM, cells.RNN], ids=lambda cell: cell.name)
-def test_others_get_the_same_problem(cell):
-    """Each library gets gates in its own order, and all biases. Otherwise, results would differ by more than rounding."""
+def test_other_libraries_get_the_same_problem(cell):
+    """ONNX Runtime and PyTorch give the reference's results, so each gets all biases, and the gates in its own order."""
     arrays = accuracy.problem(cell, "float32", accuracy.Size(5, 7), 0)
     expected = getattr(accuracy.reference, cell.kernel)(**arrays, **accuracy.attributes(cell, None))[0]
     for run in (accuracy.by_onnxruntime, accuracy.by_torch):

@@ -1,4 +1,4 @@
-"""Libraries in the benchmark must compute every kind of case correctly."""
+"""Tests the adapters of libraries in the benchmark, which must compute every kind of case correctly."""
 
 import os
 import subprocess
@@ -31,14 +31,14 @@ def test_ours_and_onnx_runtime_compute_every_kind_of_case(case, dtype):
 
 @pytest.mark.parametrize("tf32", [None, False])
 @pytest.mark.parametrize("case", KINDS[:5], ids=lambda case: case.name)
-def test_ways_of_torch(case, tf32, monkeypatch):
-    """All ways to call PyTorch give right results: on the CPU, and on a stand-in for a GPU, which computes on the CPU."""
+def test_each_way_to_call_torch(case, tf32, monkeypatch):
+    """Each way to call PyTorch on a GPU gives right results. A stand-in for the GPU computes on the CPU."""
     torch = pytest.importorskip("torch")
     from vkdml_lab.bench.adapters import torch_gpu, torch_nn
 
     assert list(torch_nn.Library("cpu").ways(case)) == ["host"]
     waits = []
-    double = torch_gpu.Place(torch.device("cpu"), "a double", lambda: waits.append(1), lambda work: work, has_tf32=True)
+    double = torch_gpu.TorchDevice(torch.device("cpu"), "a double", lambda: waits.append(1), lambda work: work, has_tf32=True)
     monkeypatch.setattr(torch_gpu, "find", lambda kinds, name: double)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
     library = torch_nn.Library("gpu", tf32=tf32)
@@ -58,7 +58,7 @@ def test_ways_of_torch(case, tf32, monkeypatch):
 
 
 def test_a_sample_counts_calls():
-    """If a Runner makes 10 calls at once, a sample of 30 calls runs it three times. It calls `before` once per sample."""
+    """A Runner may make 10 calls at once. A sample of 30 calls then runs it three times, and calls its `before` once."""
     did = []
     worker = LibraryWorker()
     worker._runners = {"queued": lambda: Runner(KINDS[0], lambda: did.append("run") or (), tuple, list, 10, lambda: did.append("set"))}
@@ -94,7 +94,7 @@ run(net, {"X": np.ones(4, 'f')}, ("Y",))"""}
 @pytest.mark.device
 @pytest.mark.parametrize("library", DISPATCHING)
 def test_dispatches_are_counted(library, tmp_path):
-    """ncnn's layers that run on Vulkan have dispatches, and these are counted."""
+    """The counter of dispatches, a Vulkan layer, is at 0 until a library computes on Vulkan, and higher afterwards."""
     pytest.importorskip(library)
     program = (f"import numpy as np, pathlib, vkdml\nfrom vkdml_lab.faults.layer import Layer\nof = Layer(pathlib.Path({str(tmp_path)!r}))\n"
                f"before = of.dispatches\n{DISPATCHING[library]}\nprint(before, of.dispatches)")
@@ -114,8 +114,8 @@ def test_a_gpu_that_a_library_does_not_see(monkeypatch):
         ort.Library("CUDAExecutionProvider")
 
 
-def test_of_several_gpus_the_one_that_is_named_alike():
-    """`most_alike` finds the GPU with the most similar name, as each library writes the names differently."""
+def test_the_gpu_with_the_most_similar_name():
+    """`most_alike` returns the GPU whose name has the most words of the wanted name, as libraries write names differently."""
     found = {0: "Intel(R) Arc(TM) A380 Graphics", 1: "NVIDIA GeForce RTX 3090", 2: "AMD Radeon RX 7900 XTX"}
     assert most_alike(found, "AMD Radeon RX 7900 XTX (RADV NAVI31)") == 2
     assert most_alike(found, "llvmpipe (LLVM 15.0.6, 256 bits)") == 0

@@ -1,4 +1,4 @@
-"""bench.against compares the speed of this source tree with another commit's. No times are asserted."""
+"""Tests bench.against, which compares the speed of this source tree with another commit's. No times are asserted."""
 
 import json
 import shutil
@@ -25,7 +25,7 @@ def git(folder, *arguments):
 
 @pytest.fixture
 def repository(tmp_path):
-    """Make a git repository whose only commit is this source tree, without compiled shaders."""
+    """Make a git repository with one commit: this tree's package, shaders and tools, uncompiled. Returns its folder."""
     if shutil.which("git") is None:
         pytest.skip("git is missing")
     root = tmp_path / "repository"

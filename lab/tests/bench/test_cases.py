@@ -1,4 +1,4 @@
-"""The benchmark's cases, and what limits the speed of a case: the cost of a submission, reads of memory, or arithmetic."""
+"""Tests the benchmark's cases, and what limits a case's speed: the cost of a submission, reads of memory, or arithmetic."""
 
 import pytest
 

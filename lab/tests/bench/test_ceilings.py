@@ -1,4 +1,4 @@
-"""bench.ceilings: the limits of a device."""
+"""Tests bench.ceilings, which measures the limits of a device: arithmetic, reads of memory, and the costs of a call."""
 
 import pytest
 

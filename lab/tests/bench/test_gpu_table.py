@@ -1,4 +1,4 @@
-"""bench.gpu_table: the tables of times in the pages of docs/gpu/, and the pictures drawn from them."""
+"""Tests bench.gpu_table, which reads the tables of times in docs/gpu/ and draws pictures of their ratios."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The benchmark's report, and workers that crash, refuse or are missing."""
+"""Tests `python -m bench`: its report, and libraries that crash, refuse a case or are missing."""
 
 import json
 
@@ -58,8 +58,8 @@ def test_what_is_missing_is_said_to_be(tmp_path):
     assert [row["worker"] for row in results["results"]] == ["onnxruntime-cpu"]
 
 
-def test_named_cases_are_all_that_is_measured():
-    """With --cases, the report has no other parts, unless an option such as --ceilings asks for them."""
+def test_only_named_cases_are_measured():
+    """--cases turns off growth, ceilings and first results, except what another option, such as --ceilings, turns on."""
     parts = ("growth", "ceilings", "first_result")
     assert [getattr(bench.parse([]), part) for part in parts] == [True, True, True]
     assert [getattr(bench.parse(["--cases", "gru", "--ceilings"]), part) for part in parts] == [False, True, False]

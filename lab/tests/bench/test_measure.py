@@ -1,4 +1,4 @@
-"""bench/measure.py: wrong results and slow libraries. A library's process is stopped, except while it answers a command."""
+"""Tests bench/measure.py: wrong results, slow libraries, and processes of libraries, which are stopped between commands."""
 
 import time
 from pathlib import Path

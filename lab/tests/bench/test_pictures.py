@@ -1,4 +1,4 @@
-"""bench/pictures.py draws the pictures of a made-up report."""
+"""Tests bench/pictures.py, which draws pictures of a report; here, of a made-up one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The benchmark of random shapes runs, and its counts are right."""
+"""Tests bench/shapes.py, which times calls of random T and B: its table, and the shapes that it draws."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The fuzzer's bounds: tight where a problem forgets errors, wide where it amplifies them, and able to see mistakes."""
+"""Tests the fuzzer's bounds of errors, which are narrow unless a problem amplifies errors, and which must show mistakes."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ def rnn(activation, steps=12, hidden=8, growth=1.0, element=element_types.FLOAT3
 
 
 def in_float32(case):
-    """Return the outputs of a tanh RNN computed in plain float32."""
+    """Compute a tanh RNN with numpy in float32. Returns its outputs by DirectML's names."""
     x, w, r, b, h = (case.arrays[field][0] for field in ("InputTensor", "WeightTensor", "RecurrenceTensor", "BiasTensor", "HiddenInitTensor"))
     (wb, rb), h, states = b[0].reshape(2, -1), h[0], []
     for step in x:
@@ -38,7 +38,7 @@ def relative(allowed, field="OutputSequenceTensor"):
 
 @pytest.mark.parametrize("seed", range(24))
 def test_the_first_copy_is_the_reference(seed):
-    """The bounds come from noisy copies of a problem. The first copy has no noise, so it must equal the reference."""
+    """The bounds come from copies of a problem with noise. The first copy has no noise, so it must equal the reference."""
     case = random_case(seed)
     copies, _ = bounds._copies(case.problem, case.arrays)
     for field, expected in reference.run(case.problem, case.arrays).items():
@@ -46,7 +46,7 @@ def test_the_first_copy_is_the_reference(seed):
 
 
 def test_a_recurrence_that_grows_may_be_far_off():
-    """In a chaotic problem, float32 loses all accuracy, in any order of sums. But the first steps must be near."""
+    """A chaotic recurrence loses all accuracy in float32, so its bounds are wide. Those of the first step are narrow."""
     case = rnn(TANH, steps=60, hidden=24, growth=6.0)
     allowed, results = bounds.allowed(case.problem, case.arrays), in_float32(case)
     assert not np.allclose(results["OutputSingleTensor"], allowed.expected["OutputSingleTensor"], 0.01, 0.01)
@@ -89,8 +89,8 @@ def test_special_numbers_are_certain(special, wrong):
         bounds.check(case.element, right, allowed)
 
 
-def test_where_rounding_decides_nothing_is_said():
-    """If a ThresholdedRelu's input is exactly at its threshold, the result cannot be judged. For any other input, it can be."""
+def test_results_that_rounding_decides_are_not_judged():
+    """A ThresholdedRelu's result cannot be judged if its input equals the threshold. If they differ a little, it can."""
     for alpha, is_certain in ((0.75, False), (0.7501, True)):
         desc = make_desc(cells.RNN, 1, 1, 1, 1, BiasTensor=None, HiddenInitTensor=None, SequenceLengthsTensor=None,
                          ActivationDescs=[descs.DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC(Alpha=alpha)])
@@ -108,7 +108,7 @@ MISTAKES = [("R in float16", "direction_weights", {"[w, r,": "[w, r.astype(np.fl
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 @pytest.mark.parametrize(("function", "changes"), [row[1:] for row in MISTAKES], ids=[row[0] for row in MISTAKES])
 def test_mistakes_that_fixed_tolerances_hardly_see(cell, function, changes):
-    """Rounding inputs or weights to float16 is seen in nearly all float32 problems with usual activations."""
+    """The bounds show that a float32 problem was computed with weights or inputs in float16, in at least 9 of 10 problems."""
     wrong, caught = mutated(reference, function, changes), 0
     for seed in range(10):
         desc = make_desc(cell, 4, 3, 8, 9, ActivationDescs=[SIGMOID, TANH, TANH][-cell.activations:])
@@ -122,8 +122,8 @@ def test_mistakes_that_fixed_tolerances_hardly_see(cell, function, changes):
     assert caught >= 9
 
 
-def test_every_step_of_an_activation_is_known():
-    """The table of activations whose value jumps somewhere (bounds._STEPS) has all of these, and no other."""
+def test_every_jump_of_an_activation_is_known():
+    """bounds._STEPS has all activations whose value jumps somewhere, and no others."""
     x = np.linspace(-3, 3, 600_001)
     for row in BY_DESC.values():
         values = row.function(x, 0.7, 1.1)

@@ -1,4 +1,4 @@
-"""Random calls of all faces (ways to call vkdml): right ones give right results, broken ones are refused before any work."""
+"""Tests faces by random calls. Right calls must give right results. Broken calls must be refused before any work is done."""
 
 import json
 from collections import Counter
@@ -43,14 +43,14 @@ def test_random_calls(device):
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_more_random_calls(device, seed):
-    """Calls that amplify rounding too much are not judged. At most a third may do so: the calls of one of three operators."""
+    """Random calls of three operators are right. At most a third are not judged, as they amplify rounding too much."""
     assert_none_fails(palette(seed, 3), 250, seed, 1 / 3, **({} if seed == 1 else FEW))
 
 
 @pytest.mark.family("ways to call PyTorch's twin, behind the first", first=9)
 @pytest.mark.parametrize("face", FACES)
 def test_everything_wrong_is_refused(device, face):
-    """Each kind of argument is replaced by each wrong value that the table WRONG has for it."""
+    """A face refuses calls with one wrong argument, for each kind of argument and each wrong value of it in the table WRONG."""
     call = Call(face, SIMPLE, 3, 2)
     kinds = [argument.kind for argument in FACES[face].arguments(call).values() if argument.kind]
     for kind in set(kinds):
@@ -74,12 +74,12 @@ def only(monkeypatch, faces):
 
 
 def run_instead(monkeypatch, run):
-    """Replace all faces by one whose `run` is this function."""
+    """Replace the table of faces by a single face, which calls the function `run`."""
     only(monkeypatch, {"function": replace(FACES["function"], run=run)})
 
 
 def test_a_wrong_number_is_found(device, monkeypatch):
-    """Calls of two or more steps give a number that is off by 1e-4. The search finds one such call, shrunk to two steps."""
+    """The search finds a number that is off by 1e-4 in calls of two or more steps, and shrinks the call to two steps."""
     def run(call, values):
         part, = FACES["function"].run(call, values)
         if call.steps >= 2:
@@ -95,7 +95,7 @@ def test_a_wrong_number_is_found(device, monkeypatch):
 
 
 def test_a_wrong_step_is_found_where_errors_grow(device):
-    """The result of a chaotic recurrence cannot be judged, but each step can."""
+    """A chaotic recurrence cannot be judged as a whole, but each of its steps can, so a wrong step is found."""
     call = Call("function", replace(SIMPLE, cell="RNN", hidden=33, activations=(("TANH",),), flag=False, clip=None, given=()), 40, 1, growth=8.0)
     parts = FACES["function"].run(call, {name: argument.value for name, argument in FACES["function"].arguments(call).items()})
     assert not running.judge(call, parts)

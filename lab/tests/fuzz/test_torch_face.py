@@ -1,4 +1,4 @@
-"""The fuzzer calls vkdml's twins of PyTorch's modules (the same classes, run by vkdml). It must find planted mistakes."""
+"""Tests the fuzzer's calls to twins (copies of PyTorch's modules that vkdml runs), which must find planted mistakes."""
 
 from collections import Counter
 
@@ -21,7 +21,7 @@ def run_compiled_without_states(twin, input, states, *sizes):
 
 @pytest.fixture
 def compiled_anew():
-    """Clear what PyTorch has compiled, before and after a test."""
+    """Discard what torch.compile has compiled, before and after a test."""
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()

@@ -1,4 +1,4 @@
-"""Breaks one instruction of the emulated GPU at a time. If this makes a problem's results wrong, the self-test must fail.
+"""Breaks one instruction of the emulated GPU at a time. If a problem's results become wrong, the self-test must fail.
 
 vkdml radeon python -m lab.tests.radeon.broken [--cases NAME ...]
 """
@@ -50,7 +50,7 @@ CASES: dict[str, tuple[Any, Options]] = {
 
 
 def counts() -> Counter[int]:
-    """Return how often each instruction has run, by number."""
+    """Return how often each instruction has run so far. Keys are the instructions' numbers in the emulator."""
     found: Counter[int] = Counter()
     for program in process.programs():
         for n in range(program.count):
@@ -59,7 +59,7 @@ def counts() -> Counter[int]:
 
 
 def spoiled(gpu: Gpu, samples: Any) -> bool:
-    """Whether results of the self-test's samples of a problem are wrong, or computing them raises an error."""
+    """Return whether the self-test's samples give wrong results or an error. samples: pairs of a problem and its plan."""
     try:
         return bool(self_test._wrong(gpu, samples))
     except VkdmlError:
@@ -67,7 +67,7 @@ def spoiled(gpu: Gpu, samples: Any) -> bool:
 
 
 def is_seen(gpu: Gpu, problem: Any, planned: Any, options: Options) -> bool:
-    """Whether the self-test refuses the problem's kernels. Results that it had before are forgotten, so that it really runs."""
+    """Return whether the self-test refuses the problem's kernels. Its earlier results are discarded, so it runs anew."""
     gpu.once_cache.pop(self_test.check, None)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = folder
@@ -79,7 +79,7 @@ def is_seen(gpu: Gpu, problem: Any, planned: Any, options: Options) -> bool:
 
 
 def main() -> int:
-    """Print a line for each case. Returns 1 if an instruction made results wrong, and the self-test passed."""
+    """Print a line for each case. Returns 1 if the self-test passed although a broken instruction made results wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     arguments = parser.parse_args()

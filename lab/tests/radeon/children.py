@@ -1,4 +1,4 @@
-"""Child processes, started in different ways, must compute on the emulated GPU, also with a submission pending.
+"""Checks that child processes compute on the emulated GPU, however they are started: fork, spawn, forkserver, subprocess.
 
 vkdml radeon python -m lab.tests.radeon.children
 """
@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 
 def compute(seed: int = 0) -> str:
-    """Run a GRU. Returns the device's name if the result is right."""
+    """Run a small GRU, LSTM or RNN, by `seed`, and check its results. Returns the device's name."""
     import vkdml
     from vkdml_lab.suite.support import CELLS, check, drawn_case, make_desc, run_on_device
 
@@ -24,7 +24,7 @@ def compute(seed: int = 0) -> str:
 
 
 def forked() -> str:
-    """Run `compute` in a child made by fork()."""
+    """Call `compute` in a child process made by os.fork(). Returns its result."""
     reading, writing = os.pipe()
     if not os.fork():
         os.write(writing, compute().encode())

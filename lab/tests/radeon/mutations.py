@@ -67,7 +67,7 @@ def _from_elsewhere(instruction: Instruction) -> None:
 
 
 def kinds_of(i: Instruction) -> Iterator[tuple[str, Callable[[Instruction], None]]]:
-    """Yield the mistakes that can be planted in an instruction: a name, and a function that plants it."""
+    """Yield the mistakes that can be planted in an instruction: each mistake's name, and a function that plants it."""
     name = NAMES[i.op]
     if name in ("s_barrier", "buffer_gl0_inv"):
         yield name, _does_nothing
@@ -87,14 +87,14 @@ def kinds_of(i: Instruction) -> Iterator[tuple[str, Callable[[Instruction], None
 
 @dataclass
 class Runner:
-    """A case with a plan and inputs, which runs repeatedly."""
+    """Runs a case, any number of times, on a device with given options."""
 
     device: Device
     case: Case
     options: Options
 
     def run(self) -> tuple[dict[str, bytes], set[str]]:
-        """Return the results' bytes, and the kinds of findings."""
+        """Run the case. Returns the bytes of each output (or the name of an error), and the kinds of findings."""
         try:
             results = {field: array.tobytes() for field, array in run_on_device(self.device, self.case, self.options).items()}
         except (VkdmlError, AssertionError) as error:
@@ -102,7 +102,7 @@ class Runner:
         return results, process.found()
 
     def seen(self, right: dict[str, bytes]) -> str:
-        """Return how a planted mistake shows: by a finding, other numbers, or not at all. right: results without it."""
+        """Return how a planted mistake shows: "finding KIND", "numbers" or "not seen". right: the results without a mistake."""
         for seed, late in SEEDS:
             process.change(seed=seed, late=late)
             results, found = self.run()
@@ -114,7 +114,7 @@ class Runner:
 
 
 def main() -> int:
-    """Print the table. Returns 1 if the kernels without mistakes have findings."""
+    """Print a line for each schedule and kind of mistake. Raises AssertionError if unchanged kernels have findings."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--most", type=int, default=16, help="of each kind and way")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))

@@ -1,4 +1,4 @@
-"""Persistent plans, whose workgroups wait for each other, on a GPU that can run all of them at once, or all but one.
+"""Runs persistent plans, whose workgroups wait for each other, on a GPU with room for all workgroups, or for all but one.
 
 vkdml radeon python -m lab.tests.radeon.room
 """
@@ -23,7 +23,7 @@ from vkdml_lab.suite.support import make_desc
 
 
 def main() -> None:
-    """Check that results are right, and that a plan gives up if and only if room is missing. Raises AssertionError."""
+    """Check that results are right, and that plans give up waiting if and only if room is missing. Raises AssertionError."""
     gpu = Device().gpu
     for cell in (GRU, LSTM):  # one tile of rows, so that all workgroups wait for each other
         problem = from_desc(make_desc(cell, 6, 4, 16, 128, 1, FLOAT32.data_type))

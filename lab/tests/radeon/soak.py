@@ -1,4 +1,4 @@
-"""Random problems with random options on an emulated GPU with random delays, caches and rounding, beside the float64 reference.
+"""Runs random problems on an emulated GPU with random delays, caches and rounding, and checks results by the reference.
 
 vkdml radeon python -m lab.tests.radeon.soak [--minutes M] [--seed N]
 """
@@ -18,7 +18,7 @@ from vkdml_lab.suite.support import OTHER_SCHEDULES, check, random_case, run_on_
 
 
 def run(device: Device, seed: int) -> str:
-    """Run a problem. Returns its schedule, or "refused". Raises AssertionError if the results are wrong."""
+    """Run a seed's problem. Returns its schedule, or "refused". Raises AssertionError for wrong results, or for faults."""
     draw = random.Random(seed)
     process.change(seed=seed, late=draw.choice((0, 1, 1, 1, 2)), caches=draw.choice((0, 1, 1)), inexact=draw.choice((0, 1)))
     name = draw.choice(list(OTHER_SCHEDULES))  # forced, as tuning and the grid-sync test would take minutes

@@ -1,4 +1,4 @@
-"""A kernel with more values than registers, so that the compiler spills some to scratch memory and some to shared memory.
+"""Runs a kernel with more values than registers: the compiler spills some to scratch memory, and some to shared memory.
 
 vkdml radeon python -m lab.tests.radeon.spills
 """
@@ -52,7 +52,7 @@ def expected(numbers: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def main() -> None:
-    """Print how much was spilled. Raises AssertionError for wrong sums, or if the emulator found faults."""
+    """Print how many stores went to scratch and shared memory. Raises AssertionError for wrong sums, or for faults."""
     gpu = Device().gpu
     with tempfile.TemporaryDirectory() as folder:
         text, words = Path(folder, "spills.comp"), Path(folder, "spills.spv")

@@ -1,4 +1,4 @@
-"""Programs that synchronize their waves. If one of the instructions that do so is missing, the emulator finds a fault."""
+"""Tests how the emulator finds races: programs that synchronize their waves have none, unless an instruction is missing."""
 
 import numpy as np
 import pytest
@@ -113,7 +113,7 @@ def test_shared_memory(without):
 
 @pytest.mark.parametrize(("without", "word"), [("offen glc", 0xffffffff), ("looks:", 0)])
 def test_flags(without, word):
-    """A load that polls a flag must bypass the cache. A word is a flag only if it was all ones before its store."""
+    """Polling a flag is a race if the load does not bypass the cache, or if the flag was not all ones at first."""
     assert all("RACE" in one for one in found(_FLAGS, without, without.replace(" glc", ""), word, waves=1))
 
 
@@ -128,7 +128,7 @@ def test_a_lone_word_may_be_read_and_is_noise():
 
 
 @pytest.mark.parametrize(("offset", "kind"), [("", set()), (" offset:4", {"RACE"})])
-def test_nothing_is_in_order_once_a_part_has_given_up(offset, kind):
-    """A workgroup sets a buffer's first word to give up waiting. After that, races are no faults. Other words do not count."""
+def test_races_are_no_faults_after_a_workgroup_gave_up(offset, kind):
+    """Races are no faults after a workgroup gave up waiting, that is, set the buffer's first word. Other words do not count."""
     gives_up = f"buffer_atomic_or_b32 v3, v1, s[0:3], 0 offen{offset}"
     assert found(_MESSAGE, "s_waitcnt_vscnt null, 0x0", gives_up) == [kind] * len(SEEDS)

@@ -1,4 +1,4 @@
-"""Kernels on the emulated Radeon beneath Mesa's driver, as with `vkdml radeon`. `make test` skips the tests: they are slow."""
+"""Tests `vkdml radeon`, which emulates a Radeon beneath Mesa's driver. `make test` skips most tests, as they are slow."""
 
 import os
 import re

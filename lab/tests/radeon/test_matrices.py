@@ -1,4 +1,4 @@
-"""Matrix instructions, compared with numpy. Registers have the layout of AMD's guides to RDNA 3 and RDNA 4, and of Mesa."""
+"""Compares matrix instructions with numpy. Registers have the layout of AMD's guides to RDNA 3 and RDNA 4, and of Mesa."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ EACH = pytest.mark.parametrize(("rdna", "width"), [(3, 32), (3, 64), (4, 32), (4
 
 
 def rows_of(rdna, width):
-    """Return, by register (first axis) and lane (second axis), the row of the matrix C that is stored there."""
+    """Return which row of matrix C a register holds in a lane, as an array [register, lane]. width: lanes of a wave."""
     count, lanes = 256 // width, np.arange(width)
     if rdna == 3:
         return np.arange(count)[:, None] * (width // 16) + lanes // 16
@@ -19,7 +19,7 @@ def rows_of(rdna, width):
 
 
 def put_in(wave, start, matrix, is_bf16, rdna):
-    """Store a matrix in registers from number `start` on, two numbers in a word. Returns the registers in assembly."""
+    """Store a matrix in registers from number `start` on, two numbers in a word. Returns their name, such as v[0:7]."""
     bits = (matrix.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16) if is_bf16 else matrix.astype(np.float16).view(np.uint16)
     words, lanes = bits.reshape(16, 8, 2)[..., 0] | bits.reshape(16, 8, 2)[..., 1].astype(np.uint32) << 16, np.arange(wave.width)
     count = 8 if rdna == 3 else 256 // wave.width // 2
@@ -30,7 +30,7 @@ def put_in(wave, start, matrix, is_bf16, rdna):
 
 
 def multiplied(rdna, width, kind, mistake=None, c_is=None, seed=0):
-    """Return A B + C as a wave and as numpy compute it. mistake: changes the registers. c_is: a constant in place of C."""
+    """Return A B + C as the emulator and as numpy compute it. mistake(v): changes registers. c_is: a constant in place of C."""
     rng, lanes, wave, rows = np.random.default_rng(seed), np.arange(width), Wave(width), rows_of(rdna, width)
     a, b, c = (rng.integers(-8, 9, (16, 16)) / 4 for _ in range(3))
     registers = [put_in(wave, start, of, kind == "bf16", rdna) for start, of in ((A, a), (B, b.T))]
@@ -73,7 +73,7 @@ def test_registers_and_lanes_in_the_wrong_places_give_something_else(rdna, width
 
 @EACH
 def test_the_order_of_sums_is_not_known(rdna, width):
-    """The emulator sums in a random order. Adding 2**24 and fifteen ones shows it: float32 loses a one added to 2**24."""
+    """The emulator adds in random order, so 2**24 plus fifteen ones has several sums: float32 loses a one added to 2**24."""
     numbers, found = np.where(np.arange(16) == 5, 4096.0, 1.0)[None].repeat(16, 0), []
     for settings in [{"inexact": 0}, *({"inexact": 1, "seed": seed} for seed in range(16))]:
         wave = Wave(width)

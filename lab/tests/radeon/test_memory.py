@@ -1,4 +1,4 @@
-"""Shared memory, loads whose results are used before they arrive, and other faults that the emulator reports."""
+"""Tests instructions that access memory, and the faults that the emulator reports, such as the use of a pending load."""
 
 import numpy as np
 import pytest
@@ -78,7 +78,7 @@ def test_each_access_is_counted_until_its_wait(access, wait):
 @pytest.mark.parametrize(("offset", "kind"), [(0, None), (4092, None), (4096, "OUTSIDE_SCRATCH"), (5, "MISALIGNED")])
 @pytest.mark.parametrize("late", [0, 1, 2])
 def test_scratch_memory_is_a_lanes_own(late, offset, kind):
-    """Without a wait, a lane can load from scratch memory what it stored there itself."""
+    """A lane can load what it stored in scratch memory, even without a wait. Outside and misaligned offsets are faults."""
     wave, place = Wave(), f"off offset:{offset}"
     wave.v[1], wave.v[2] = 5, 9
     with changed(late=late):
@@ -89,7 +89,7 @@ def test_scratch_memory_is_a_lanes_own(late, offset, kind):
 
 @pytest.mark.parametrize("rdna", [2, 3])
 def test_shared_memory_by_the_lanes_number(rdna):
-    """Some instructions address shared memory by the lane's number and the register m0. Compilers spill registers to it."""
+    """Compilers spill registers by the addtid instructions: the shared address is the lane's number plus register m0."""
     wave, (store, load) = Wave(), ("ds_write_addtid_b32", "ds_read_addtid_b32") if rdna == 2 else ("ds_store_addtid_b32", "ds_load_addtid_b32")
     wave.v[1], wave.s[125] = np.arange(100, 164), 0x10100
     assert wave.run(f"{store} v1 offset:8", f"{load} v2 offset:8", "v_mov_b32 v3, 0x108", "ds_load_b32 v3, v3 offset:4", "s_waitcnt lgkmcnt(0)") is None

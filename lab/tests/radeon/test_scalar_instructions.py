@@ -1,4 +1,4 @@
-"""Edge cases of scalar instructions, from AMD's "RDNA3 Instruction Set Architecture Reference Guide", "Instructions"."""
+"""Tests scalar instructions. Expected results are from AMD's "RDNA3 Instruction Set Architecture Reference Guide"."""
 
 import pytest
 
@@ -144,7 +144,7 @@ def test_exec(name, width, way):
 
 
 def test_every_instruction_has_results():
-    """The tables of this module have every scalar instruction, except those that other tests cover, such as those of floats."""
+    """Each scalar instruction is in a table of this module, or in another test (as comparisons and those of floats are)."""
     apart = {name for name in instructions.SCALAR if name.startswith(("s_cmp", "s_bitcmp")) or "exec" in name}
     apart |= instructions.OF_FLOATS.keys()
     assert {f"s_{name}" for name in (*CASES, *WITH_SCC, *WITH_CONSTANT)} | apart == instructions.SCALAR.keys()

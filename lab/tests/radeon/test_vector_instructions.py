@@ -1,6 +1,4 @@
-"""Edge cases of vector instructions. Expected results are from AMD's "RDNA3 Instruction Set Architecture Reference Guide",
-chapter "Instructions", and IEEE 754, and not from the emulator.
-"""
+"""Tests vector instructions against IEEE 754 and AMD's "RDNA3 Instruction Set Architecture Reference Guide"."""
 
 import numpy as np
 import pytest
@@ -128,7 +126,7 @@ def test_results(name):
 
 
 def test_every_instruction_has_results():
-    """This module's tables have every vector instruction, except those with special operands, which have other tests."""
+    """Each vector instruction is in a table of this module, or in another test (as those with special operands are)."""
     apart = {"v_fmac_f32", "v_fmaak_f32", "v_fmamk_f32", "v_cndmask_b32", "v_fma_mix_f32", "v_fma_mixlo_f16",
              "v_fma_mixhi_f16", "v_mbcnt_lo_u32_b32", "v_mbcnt_hi_u32_b32"}
     assert CASES.keys() | apart == instructions.VECTOR.keys()
@@ -264,7 +262,7 @@ def test_halves(text, expected):
     ("dst_sel:WORD_0 dst_unused:UNUSED_PRESERVE src0_sel:WORD_1", 0xaabb1234), ("dst_sel:WORD_1 dst_unused:UNUSED_PAD src0_sel:WORD_0", 0x56780000),
     ("dst_sel:WORD_1 dst_unused:UNUSED_PRESERVE src0_sel:WORD_1", 0x1234ccdd)])
 def test_parts_of_registers(selection, expected):
-    """Instructions of RDNA 2 ("SDWA") may write a part of a register. The rest becomes 0, or keeps its old bits."""
+    """Instructions of RDNA 2 with "SDWA" may write half of a register. The other half becomes 0, or keeps its bits."""
     assert vector("v_mov_b32_sdwa", [[0x12345678]], to=0xaabbccdd, suffix=f" {selection}") == [expected]
 
 

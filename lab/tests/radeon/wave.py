@@ -1,4 +1,4 @@
-"""A wave of the emulated GPU with given registers, for tests of single instructions. It needs only a C compiler."""
+"""Runs instructions on a wave, or on workgroups, of the emulated GPU, for its tests. Needs only a C compiler."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _USUAL = SETTINGS | {"inexact": 0}
 
 @cache
 def library() -> ctypes.CDLL:
-    """Build and load the emulator, once."""
+    """Build the emulator with wave.c, and load it. Done once in a process."""
     found = ctypes.CDLL(str(building.build(Path(tempfile.gettempdir()), Path(__file__).with_name("wave.c"))))
     found.radeon_run_groups.restype = ctypes.c_uint64
     return found
@@ -35,15 +35,15 @@ def change(**settings: int) -> None:
 
 @contextmanager
 def changed(**settings: int) -> Iterator[None]:
-    """Change settings of the emulated GPU in this context."""
+    """Set settings of the emulated GPU, by their names in structures.SETTINGS. They are reset when the context ends."""
     change(**settings)
     yield
     change(**{name: _USUAL[name] for name in settings})
 
 
 class Wave:
-    """A wave's registers. v: vector registers by lane; s: scalar registers; lds: shared memory, by word. queued: numbers of
-    accesses, by kind, that were still pending when the wave's program ended.
+    """A wave's registers. v: vector registers, [register, lane]. s: scalar registers. lds: words of shared memory. queued: how
+    many loads, accesses to shared memory, stores and scalar loads were still pending when the program ended.
     """
 
     def __init__(self, width: int = 32) -> None:
@@ -57,7 +57,7 @@ class Wave:
         self.s[register:register + width // 32] = 0xffffffff
 
     def run(self, *texts: str, mode: int = KEEP_DENORMALS) -> str | None:
-        """Execute instructions. mode: the register MODE. Returns the kind of a finding (a fault that is reported), or None."""
+        """Execute instructions in assembly. mode: the register MODE. Returns the kind of fault that is found, or None."""
         made = [instruction for text in (*texts, "s_endpgm") for instruction in decoder.program([(0, text)])]
         scc = ctypes.c_uint32(self.scc)
         found = library().radeon_run((Instruction * len(made))(*made), self.width, mode, *(
@@ -68,7 +68,7 @@ class Wave:
 
 
 def run_groups(text: str, groups: int, waves: int, memory: np.ndarray, **settings: int) -> set[str]:
-    """Run a program on a buffer, in `groups` workgroups of `waves` waves. Labels have own lines. Returns kinds of faults."""
+    """Run a program in `groups` workgroups of `waves` waves. text: assembly. memory: a buffer. Returns the kinds of faults."""
     lines, labels = list[str](), dict[str, int]()
     for line in filter(None, map(str.strip, text.splitlines())):
         if line.endswith(":"):
@@ -87,12 +87,12 @@ def run_groups(text: str, groups: int, waves: int, memory: np.ndarray, **setting
 
 
 def word(number: float | str) -> int:
-    """Return the word that holds a float32. A string is the word in hexadecimal."""
+    """Return the bits of a number as a float32. If `number` is a string, it already has the bits, in hexadecimal."""
     return int(number, 16) if isinstance(number, str) else struct.unpack("<I", struct.pack("<f", number))[0]
 
 
 def vector(name: str, rows: Sequence[Sequence[int]], *, to: int = 0, mode: int = KEEP_DENORMALS, suffix: str = "") -> list[int]:
-    """Return an instruction's result by lane. rows: each lane's sources. to: the destination's old word. suffix: added text."""
+    """Run an instruction. Returns its result in each lane. rows: each lane's sources. to: the old result. suffix: modifiers."""
     wave = Wave(64)
     wave.v[0] = to
     for lane, row in enumerate(rows):
