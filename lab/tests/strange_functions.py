@@ -1,4 +1,4 @@
-"""Functions for `vkdml conformance --target python:`. If asked for a GRU, most crash, hang, refuse or give wrong results."""
+"""Functions to test by `vkdml conformance --target python:`. One is right, most fail for a GRU, and one ignores lengths."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""`vkdml conformance` with made-up records: how errors are measured, and how failures, crashes and hangs are handled."""
+"""Tests `vkdml conformance` on made-up tests: how it measures errors, its reports, crashes, and runs that resume."""
 
 import io
 import json
@@ -172,7 +172,7 @@ def test_very_long():
 
 
 def run_suite(tmp_path, ending="pass", chosen=ALL, resume=False, plugins=()):
-    """Run the made-up tests of SUITE. ending: what test_ending does. chosen: the options. plugins: more arguments of pytest."""
+    """Run SUITE's made-up tests. Returns a Run. ending: body of test_ending. chosen: options. plugins: arguments of pytest."""
     (tmp_path / "test_suite.py").write_text(SUITE.format(ending=ending))
     return suite.run_suite(tmp_path / "results", {**ABOUT, "chosen": chosen.described()}, chosen, resume,
                            tests=["-p", "vkdml_lab.suite.plugin", *plugins, str(tmp_path)])
@@ -212,7 +212,7 @@ def test_a_crash(tmp_path, monkeypatch):
 
 @pytest.mark.thorough
 def test_resuming(tmp_path):
-    """A resumed run repeats tests that were interrupted, but not those that ended or crashed."""
+    """A resumed run leaves out the tests that ended or crashed before. It runs all others, such as an interrupted one."""
     run = run_suite(tmp_path)
     path = tmp_path / "results"
     scope, tests = results.read(path)
@@ -252,7 +252,7 @@ def test_what_is_chosen(tmp_path):
 
 
 def test_quick_ends(tmp_path):
-    """Tests that would begin after the time of --quick are skipped, and the report says why."""
+    """--quick skips the tests that would begin after its time is over, and the report says why."""
     run = run_suite(tmp_path, chosen=Chosen(quick=True), plugins=["--seconds=-1"])
     assert {(test["outcome"], failures.first_line(test)) for test in run.tests} == {("skipped", "--quick: -1 s were over")}
 
@@ -267,7 +267,7 @@ def test_devices_by_index_or_name():
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):
-    """Each device has its own results file, and the exit code is 1 if a test failed."""
+    """The command runs the suite on each device, with a results file for each. It returns 1 if a test failed."""
     other = DEVICE | {"index": 0, "name": "Other GPU"}
     found = {3: TESTS, 0: GOOD}
     asked = []
@@ -308,7 +308,7 @@ def test_progress(tmp_path, monkeypatch):
 
 @pytest.mark.device
 def test_the_machine():
-    """A child process reads the facts about devices and software, as a driver may crash."""
+    """suite.machine() describes devices and software. A child process reads these, as a driver may crash."""
     found = suite.machine()
     assert vkdml.Device().info.name in [device["name"] for device in found.devices]
     assert set(found.software) == set(SOFTWARE)

@@ -1,4 +1,4 @@
-"""`vkdml conformance`'s descriptions of failures, with made-up records except for the last tests."""
+"""Tests how `vkdml conformance` describes failures: made-up ones and, in the last tests, wrong results of a device."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ def test_an_exception_keeps_its_text_in_short():
 
 
 def test_failures_are_counted_by_kind():
-    """The table also counts passed cases of the same kind. A single failure needs no table."""
+    """A table counts failures and passes by operator, type and schedule. A single failure has no table."""
     failed = [*(made_up(number, True) for number in range(3)), made_up(3, True, operator="GRU", ran=None)]
     crashed = {"outcome": "crashed", "records": [], "running": {"again": AGAIN}}
     passed = [*(made_up(number, False) for number in range(4, 9)), made_up(9, False, operator="RNN")]
@@ -81,7 +81,7 @@ LOST = """from types import SimpleNamespace as A
     ("'it is'", None, "raise RuntimeError('the device is lost')", "RuntimeError: the device is lost"),
     (None, "A()", "time.sleep(60)", "hung: not done in 1 s")])
 def test_after_a_lost_device_others_are_tested(tmp_path, monkeypatch, lost, running, then, said):
-    """After a test lost the device, a new process runs the others: the device is useless, and its driver may hang."""
+    """A new process runs the remaining tests if a test lost the device, as the device is useless, and its driver may hang."""
     monkeypatch.setattr("vkdml_lab.conformance.suite._TEST_SECONDS", 1)
     monkeypatch.setattr("vkdml_lab.conformance.suite._MOST_DIAGNOSED", 0)
     run = run_suite(tmp_path, LOST.format(lost=lost, running=running, then=then), Chosen(long=True))
@@ -101,8 +101,8 @@ def recorded(monkeypatch):
     recording.RUNNING.begin("")
 
 
-def failed_record(device, arrays):
-    """Return the error's text for a case that fails, as the reference computes with `arrays` in place of some of its inputs."""
+def text_of_failure(device, arrays):
+    """Compare a device's results with those of a reference that gets other inputs, `arrays`. Returns the failure's text."""
     case = drawn_case(make_desc(cells.RNN, 3, 3, 5, 9))
     results = run_on_device(device, case)
     wrong = replace(case, arrays={**case.arrays, **arrays})
@@ -112,7 +112,7 @@ def failed_record(device, arrays):
 
 
 def test_a_wrong_result_is_run_again(device, recorded):
-    said = failed_record(device, {"BiasTensor": np.ones((1, 1, 1, 18), np.float32)}).splitlines()
+    said = text_of_failure(device, {"BiasTensor": np.ones((1, 1, 1, 18), np.float32)}).splitlines()
     assert said[0] == "RNN: T 3, B 3, I 5, H 9, float32, forward, bias, initial state, sequence lengths"
     assert "kernels cpu/" in said[1] or "kernels gpu/" in said[1]
     assert said[2].startswith("OutputSequenceTensor: ")
@@ -124,7 +124,7 @@ def test_a_wrong_result_is_run_again(device, recorded):
 
 def test_only_the_first_of_a_function_are_run_again(device, recorded):
     for _ in range(3):
-        failed_record(device, {"BiasTensor": np.ones((1, 1, 1, 18), np.float32)})
+        text_of_failure(device, {"BiasTensor": np.ones((1, 1, 1, 18), np.float32)})
     assert ["again" in record for record in recorded] == [True, True, False]
 
 

@@ -1,4 +1,4 @@
-"""lab/vkdml_lab/gpu/assembly.py and loops.py, which read assembly: here small kernels, as four compilers print them."""
+"""Tests gpu/assembly.py and gpu/loops.py, which read compilers' assembly, on small kernels as four compilers print them."""
 
 import pytest
 
@@ -122,7 +122,7 @@ def whole(compiler):
 
 @pytest.mark.parametrize("compiler", SHOWN)
 def test_loops_are_nested(compiler):
-    """The loop over time steps contains two loops: one polls (waits for other workgroups), and one has multiply-adds."""
+    """The loop over time steps has two inner loops: one polls (waits for other workgroups), and one has the multiply-adds."""
     steps = of_products(whole(compiler))
     poll, products = steps.inner
     assert (steps.multiply_adds, poll.multiply_adds, products.multiply_adds) == (4, 0, 4)
@@ -144,7 +144,7 @@ def test_what_is_loaded(compiler):
 
 @pytest.mark.parametrize("compiler", SHOWN)
 def test_waits_name_the_loads(compiler):
-    """A load has a tag, by which waits name it. For each tag in a loop, an instruction waits until no load of it is pending."""
+    """Each load has a tag. For each tag in a loop, some instruction waits until no load with this tag is pending."""
     for loop in of_products(whole(compiler)).inner:
         waited = {tag for one in loop.instructions for tag, most in one.waits.items() if most == 0}
         assert {one.tag for one in loop.instructions if one.tag} <= waited
@@ -201,15 +201,15 @@ BB12:
 """.format(*IN_VAIN)
 
 
-def test_what_runs_after_looks_in_vain():
-    """Code that runs only after a poll that found nothing is marked, and `at_once` leaves it out."""
+def test_what_runs_only_after_failed_polls():
+    """Instructions that run only after a poll without success are marked `in_vain`. The loop's `at_once` leaves them out."""
     poll, _ = of_products(loops(assembly.parse(AMD.replace(LOOK, BRANCHES)))).inner
     assert [one.text for one in poll.instructions if one.in_vain] == IN_VAIN
     assert [one for one in poll.instructions if not one.in_vain] == poll.at_once.instructions
 
 
-def test_what_a_look_finds_is_kept():
-    """Code that stores what a poll found, or that loads no flag, is needed, so it is not left out."""
+def test_code_that_may_be_needed_is_kept():
+    """`at_once` keeps code that may be needed: stores to shared memory, and all code if none after the poll loads a flag."""
     def kept(old, new):
         poll, _ = of_products(loops(assembly.parse(AMD.replace(LOOK, BRANCHES.replace(old, new))))).inner
         return {one.text for one in poll.at_once.instructions} & {new, *IN_VAIN}
@@ -232,8 +232,8 @@ BB9:
 \ts_branch BB1 """)
 
 
-def test_what_some_invocations_do():
-    """Code that some subgroups skip has a role (SUMMING or FINISHING) in loops with multiply-adds, but not in polling loops."""
+def test_code_that_some_subgroups_skip():
+    """Instructions that some subgroups skip have a role: SUMMING if they store sums to shared memory, FINISHING otherwise."""
     whole = loops(assembly.parse(PASSED_OVER))
     roles = [one.role for one in whole.instructions if one.role]
     assert roles == [assembly.SUMMING] * 2 + [assembly.FINISHING] * 2

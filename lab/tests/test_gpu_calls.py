@@ -1,4 +1,4 @@
-"""A warm call (one after the first) makes one submission, one wait and no new object, and copies no more than its bound."""
+"""Tests gpu/calls.py: a call after the first makes one submission, one wait, no new object, and copies within a bound."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def test_a_gpu_in_the_processor_copies_nothing():
 
 
 def test_a_process_that_fails(monkeypatch):
-    """If the process fails, RuntimeError is raised, as nothing was measured."""
+    """`counted` raises RuntimeError if the process that should make the calls fails."""
     monkeypatch.setattr(calls, "driver", lambda *_: calls.Driver(["false"], {}))
     with pytest.raises(RuntimeError, match="tgl: the process ended with 1"):
         counted("tgl", ["layer"])

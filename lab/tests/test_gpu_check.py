@@ -1,4 +1,4 @@
-"""lab/vkdml_lab/gpu: kernels as an installed RADV compiles them, if any; demands (bounds on figures of the code); drivers."""
+"""Tests `make gpu-check`: kernels compiled by RADV (if installed), demands (bounds on figures of the code), and drivers."""
 
 import csv
 import subprocess
@@ -44,7 +44,7 @@ def compiler(tmp_path_factory):
     (Case("lstm", (50, 32, 256, 256), ragged=True), STEPPED), (Case("rnn", (50, 4, 512, 512)), SEQUENCE),
     (Case("gru", (50, 64, 512, 512), element="float16"), DEFAULT)], ids=lambda value: getattr(value, "name", value))
 def test_a_few_pipelines(compiler, case, plan):
-    """Compiled kernels spill nothing, use no scratch memory, and gpu/model.py reads them. `make gpu-check` checks all."""
+    """The kernels of a few cases keep all demands, such as no spills and no scratch memory. `make gpu-check` checks all."""
     found = list(measure.parts(compiler, case, {plan: measure.FORCED[plan]}))
     assert all(isinstance(part, Part) for part in found), found
     assert any(part.is_loop for part in found)
@@ -55,7 +55,7 @@ def test_a_few_pipelines(compiler, case, plan):
 
 
 def _with_plain_gates(spirv):
-    """Return the SPIR-V without the decoration Volatile of its first buffer, which has the gates."""
+    """Return the SPIR-V with one decoration less: Volatile of the first buffer, which holds the gates."""
     words, instructions, at = np.frombuffer(spirv, "<u4"), [], 5
     while at < len(words):
         instructions.append(words[at:at + (words[at] >> 16)])
@@ -71,7 +71,7 @@ def _with_plain_gates(spirv):
 
 @pytest.mark.device
 def test_gates_that_are_not_volatile_break_a_demand(compiler, monkeypatch):
-    """If the gates' buffer is not volatile, the compiler loads from it after a step's first wait. A demand forbids this."""
+    """If the buffer of gates is not volatile, the compiler loads from it after a step's first poll. A demand forbids this."""
     def broken():
         found = measure.parts(compiler, Case("lstm", (100, 1, 128, 128)), {PERSISTENT: measure.FORCED[PERSISTENT]})
         return {one.demand.what for one in demands.hold(found) if not one.is_kept and "times.py" not in one.demand.what}
@@ -87,7 +87,7 @@ def test_gates_that_are_not_volatile_break_a_demand(compiler, monkeypatch):
 @pytest.mark.device
 @pytest.mark.thorough
 def test_operators_without_a_time_loop(compiler):
-    """Each kernel of operators without a time loop, such as GEMM, compiles for each type."""
+    """The kernels of operators without a time loop, such as GEMM, compile for each type, and keep all demands."""
     cases = [case for case in CASES.values() if isinstance(case, PlainCase)]
     found = [part for case in cases for part in measure.parts(compiler, case)]
     names = ["elementwise", "arithmetic", "cast", "copy", "gather", "gemm"]
@@ -100,7 +100,7 @@ def test_operators_without_a_time_loop(compiler):
 @pytest.mark.thorough
 @pytest.mark.device
 def test_a_driver_that_ends_is_started_again(compiler):
-    """The test ends the driver's process, as a crash would."""
+    """Invalid SPIR-V ends the driver's process. The next kernel is compiled in a new process."""
     broken = compiler.compile_spirv("broken", b"no SPIR-V at all", 33, 0)  # more buffers than the program takes
     assert "the driver ended with" in broken.error
     good = compiler.compile(measure.plan(Case("gru", (1, 1, 64, 64)).problem, compiler.info).initialize[0])
@@ -137,7 +137,7 @@ def test_what_breaks_a_demand(broken, what):
 @pytest.mark.parametrize(("kernel", "waits"), [
     ("gpu/gru_persistent", True), ("gpu/lstm_persistent_coherent", True), ("gpu/gru_stepped", False), ("gpu/gru", False)])
 def test_variants_are_counted(kernel, waits):
-    """Kernels whose workgroups share the state h are recognized by their names, with any suffix."""
+    """Accesses to the shared state h are counted in kernels whose names contain "_persistent", also with a suffix."""
     one, constants = part(), {"WORKGROUP": 128, "PHASES": 1, "GATES": 3, "ROWS": 1, "COLUMN_GROUPS": 4, "TILE_VECS": 64}
     counted = measure._counts(replace(one, dispatch=replace(one.dispatch, kernel=kernel, constants=constants),
                                       pipeline=replace(one.pipeline, assembly="Assembly\n\ts_endpgm\n")))
@@ -145,7 +145,7 @@ def test_variants_are_counted(kernel, waits):
 
 
 def test_what_is_not_demanded():
-    """On small GPUs, plans that users get only by forcing them need not meet all demands."""
+    """Spills break no demand in a persistent plan on a small GPU, as users get this plan only by forcing it."""
     assert check.breaches(demands.hold([part("adreno618", spills=7), part(spills=0)]))[1]
 
 
@@ -154,7 +154,7 @@ SPILLS = Expected("spills", "rx7900xtx", 2, 5, "its compiler has no room")
 
 @pytest.mark.parametrize(("values", "is_kept"), [([5, 1], True), ([6], False), ([1, 1, 1], False), ([], False)])
 def test_what_is_expected_to_be_broken(values, is_kept):
-    """SPILLS lets two kernels break a demand, by at most 5 spills each. If all cases are checked, one of the two must do so."""
+    """The exception SPILLS allows up to 5 spills in each of two kernels. If all cases are checked, one of them must need it."""
     held = list(demands.hold([part(spills=value) for value in values] + [part("rtx3090", spills=0), part(spills=0)]))
     text, all_kept = check.breaches(held, [SPILLS], is_whole=True)
     assert all_kept == is_kept
@@ -169,7 +169,7 @@ def test_what_is_expected_is_demanded():
 
 
 def test_times_that_are_known():
-    """times.txt can be read back. A demand breaks if a step's estimated time exceeds the one in times.txt."""
+    """times.txt can be read back. A demand allows a step's estimated time to be 2% above that in times.txt, but not 4%."""
     key = next(iter(times.KNOWN))
     slow, as_known = (replace(part(*key[:1], case=CASES[key[1]], plan=key[2]), step=LoopStep(True, ()), estimate=took(share * times.KNOWN[key]))
                       for share in (1.04, 1.02))
@@ -195,7 +195,7 @@ def test_the_best_plan_counts():
     assert [(one.part.gpu.name, one.value) for one in demands._best(demand, held)] == [("rtx3090", 0.3), ("rx7900xtx", 0.7)]
 
 
-def test_every_demand_has_a_place():
+def test_every_demand_applies_to_a_case():
     """Each demand applies to at least one of the checked cases, on at least one GPU."""
     everywhere = [part(gpu, case, plan) for gpu in GPUS for case in CASES.values() for plan in (DEFAULT, PERSISTENT)]
     for demand in DEMANDS:
@@ -203,7 +203,7 @@ def test_every_demand_has_a_place():
 
 
 class Compiling:
-    """A stand-in for a compiler, which returns the same assembly for every kernel."""
+    """A stand-in for a compiler, which returns the same assembly for every kernel. made: all pipelines so far."""
 
     def __init__(self, name, row):
         self.gpu, self.info, self.made = GPUS[name], DEVICES[row], {}
@@ -214,7 +214,7 @@ class Compiling:
 
 
 def test_what_a_first_call_compiles():
-    """Each pipeline counts once, for the first of its purposes: the plan, the grid-sync test, or tuning."""
+    """measure.first_call counts each pipeline once: as part of the plan, or else of the grid-sync test, or else of tuning."""
     compiler = Compiling("rx7900xtx", "RX 7900 XTX")
     found = measure.first_call(compiler, ONE_ROW)
     assert list(found) == ["its plan", "grid-sync test", "tuning", "all"]
@@ -256,7 +256,7 @@ def test_the_exit_code_and_the_whole_report(tmp_path, monkeypatch, spills):
 # Drivers' answers
 
 def test_figures_of_a_driver(tmp_path):
-    """If a driver lists several executables, the last one counts. Figures missing in its statistics are read from its texts."""
+    """The last executable that a driver lists counts. Figures that its statistics lack are read from its texts."""
     for name, text in (("0.0", "of the first"), ("1.9", "NIR\nshared_size: 512\n"), ("1.10", "Assembly\n")):
         (tmp_path / f"{name}.txt").write_text(text)
     answer = {"ms": 2.0, "result": 0, "executables": [

@@ -1,4 +1,4 @@
-"""lab/vkdml_lab/gpu/model.py and steps.py: their estimates equal cycles counted by hand."""
+"""Tests gpu/model.py and gpu/steps.py, whose estimates of time must equal cycles counted by hand."""
 
 from dataclasses import replace
 
@@ -56,7 +56,7 @@ def test_loads_one_after_the_other():
 
 
 def test_what_is_loaded_ahead_is_there_in_the_next_iteration():
-    """Each iteration waits only for the load of the iteration before it, so its own load is still pending."""
+    """A load costs no waiting time if only the next iteration uses it: 601 instructions take 601 cycles."""
     assert cycles(load(), *[use(most=1)] * 600) == 601
 
 
@@ -74,8 +74,8 @@ def test_totals_of_all_iterations():
     assert step.totals["load bytes"] == 50 * 16 * 32
 
 
-def test_what_some_invocations_do():
-    """Time is that of a subgroup that runs all. Totals weight an instruction by the share of subgroups or lanes that run it."""
+def test_code_that_some_subgroups_skip():
+    """Cycles are of a subgroup that runs all instructions. Totals count each by the share of subgroups or lanes that run it."""
     body = [Instruction(SHARED, size=8, tag=SHARED, role=FINISHING), replace(use(SHARED), role=FINISHING)]
     step = iteration(Loop([use(), *body]), (), GPU, 64, LoopStep(True, (), finishing=1 / 16).shares(256, 64))
     assert step.cycles == iteration(Loop([use(), *body]), (), GPU, 64).cycles

@@ -1,7 +1,4 @@
-"""The GPU report: it consists of parts, each run in steps. A turn is one run of a part. Parts may fail, crash, hang or be late.
-
-test_gpu_report_whole.py tests the whole report.
-"""
+"""Tests `vkdml gpu-report`: its parts run in steps, and may fail, crash, hang or be late. A turn is one run of a part."""
 
 import itertools
 import json
@@ -61,7 +58,7 @@ def summary(found):
 
 @pytest.fixture
 def made_up(tmp_path, monkeypatch):
-    """Make turns of made-up parts of two steps each. In each part, the second step succeeds."""
+    """Make turns of made-up parts, by name. Each has two steps, of which the second succeeds, unless it cannot be imported."""
     package = tmp_path / "package" / "made_up"
     package.mkdir(parents=True)
     for name, body in STEPS_MADE_UP.items():
@@ -77,7 +74,7 @@ def made_up(tmp_path, monkeypatch):
 @pytest.mark.thorough
 @pytest.mark.device
 def test_what_failed_is_told_first(made_up, tmp_path):
-    """The report begins with failures. Later steps and parts run after a failure, and the exit code is 1."""
+    """The report lists failures first. After a failure, later steps and parts still run. The exit code is 1."""
     folder = tmp_path / "report"
     assert gpu_report.main(folder, turns=list(made_up.values())) == 1
     found = {name: Found.read(turn.part, folder) for name, turn in made_up.items()}
@@ -100,7 +97,7 @@ def test_what_failed_is_told_first(made_up, tmp_path):
 @pytest.mark.thorough
 @pytest.mark.device
 def test_a_second_call_goes_on(made_up, tmp_path, monkeypatch):
-    """A second call with the same folder repeats no step that finished or crashed, and runs steps that had no time."""
+    """A second call with the same folder runs only the steps that are left, and none that finished or crashed."""
     good, crashing = made_up["good"], made_up["crashing"]
     folder = tmp_path / "report"
     first = Turn(good.part, 60, first=True)
@@ -124,8 +121,8 @@ def test_a_report_of_something_else_is_not_mixed_up(tmp_path):
         gpu_report.begin(folder, folder, info, False)
 
 
-def test_no_step_is_begun_that_has_no_room(tmp_path, monkeypatch):
-    """A step is expected to take as long as the last one with the same `like`. If it does not fit, a shorter one may."""
+def test_a_step_without_enough_time_is_skipped(tmp_path, monkeypatch):
+    """A step is skipped if the last step with the same `like` took longer than the time left. Shorter steps after it run."""
     ran = []
 
     class Module:
@@ -152,7 +149,7 @@ def test_no_step_is_begun_that_has_no_room(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("minutes", [3, 30])
 def test_every_turn_has_time(tmp_path, monkeypatch, minutes):
-    """Every turn gets time. A turn of only the most important steps gets more of its expected time than the last turn does."""
+    """Each turn gets time. Turns of the most important steps get a larger share of the time they need than the last turn."""
     turns, given, now = [], [], [time.time()]
     monkeypatch.setattr(gpu_report.time, "time", lambda: now[0])
 
@@ -170,7 +167,7 @@ def test_every_turn_has_time(tmp_path, monkeypatch, minutes):
 
 
 def test_a_turn_may_overrun_and_a_step_that_was_cut_off_is_not_repeated(tmp_path, monkeypatch):
-    """An interrupted step begins again only if it can resume, or if more time is left than it had."""
+    """A turn may take a quarter longer. A step interrupted then runs again only if it can resume, or has more time left."""
     given, began = [], time.time()
 
     def hangs(command, *_, seconds, **__):
@@ -199,7 +196,7 @@ def test_how_long_it_takes_is_said_before(tmp_path):
 
 @pytest.mark.device
 def test_nothing_private_is_sent(made_up, tmp_path, monkeypatch):
-    """Absolute paths, user and host names are replaced wherever a part wrote them. Keys of JSON and truncated lines stay."""
+    """Absolute paths, user and host names are replaced in all files. Keys of JSON stay; truncated lines are dropped."""
     monkeypatch.setattr(sending, "user", lambda: "problem")
     monkeypatch.setattr(sending.platform, "node", lambda: "workstation7.example.org")
     folder = tmp_path / "report"
@@ -237,7 +234,7 @@ def only(checked, monkeypatch, *ways, **others):
 
 
 def test_one_run_with_another_bit(checked, monkeypatch):
-    """If one of three runs of a schedule differs in one bit, the schedule has failed."""
+    """A schedule fails if one of its three runs differs in a single bit."""
     outputs, count = schedules.Trial.outputs, itertools.count()
 
     def spoiled(trial):
@@ -255,7 +252,7 @@ def test_one_run_with_another_bit(checked, monkeypatch):
 
 
 def test_what_is_not_written_is_seen(checked, monkeypatch):
-    """If a run does not write an element, this is found, even if an earlier run wrote it."""
+    """An element that a run does not write is found, even if an earlier run wrote it."""
     execute, count = Run.execute, itertools.count()
     monkeypatch.setattr(Run, "execute", lambda run: None if next(count) == 2 else execute(run))
     (row,) = only(checked, monkeypatch, "stepped")
@@ -265,7 +262,7 @@ def test_what_is_not_written_is_seen(checked, monkeypatch):
 
 
 def test_what_always_gives_up_is_not_checked(checked, monkeypatch):
-    """If all runs give up waiting, only the fallback was tested, so the schedule has neither failed nor passed."""
+    """A schedule whose runs all give up waiting neither fails nor passes, as only its fallback was tested."""
     execute = Run.execute
 
     def give_up(run):
@@ -307,7 +304,7 @@ def test_a_slow_device_has_fewer_runs(device, monkeypatch):
 
 
 def test_a_test_that_tests_nothing_has_not_passed(device):
-    """A processor's plans have no workgroups that wait for each other, so the grid-sync test reports "not checked"."""
+    """The grid-sync test reports "not checked" on a CPU driver, whose plans have no workgroups that wait for each other."""
     assert all("passed" not in row and row["not checked"] for step in schedules.grid_sync_tests(device.gpu) for row in step.run())
 
 
@@ -321,7 +318,7 @@ def test_rates_beside_ceilings(device):
 
 
 def test_all_of_the_conformance_suite_is_run():
-    """The part "conformance" of the report runs each file of the suite."""
+    """The report's part "conformance" has a step for each file of the suite."""
     names = [step.name for step in conformance.steps(Job(None))]
     assert names[0] == conformance.FIRST
     assert set(names[1:]) == {path.stem for path in conformance.FOLDER.glob("test_*.py")}

@@ -1,4 +1,4 @@
-"""The clocks of GPUs in a report: how each driver shows them, when they are read, and the work that raises them first."""
+"""Tests the clock rates of GPUs in a report: where each driver shows them, when they are read, and the warm-up."""
 
 import time
 
@@ -18,7 +18,7 @@ AMD = "0: 500Mhz \n1: 1200Mhz {0}\n2: 2371Mhz {1}\n"
 
 @pytest.fixture
 def cards(tmp_path, monkeypatch):
-    """Make files of an AMD card and of an Intel card with each driver, and a script in place of nvidia-smi."""
+    """Make the files in which AMD's and Intel's drivers show clocks, and a stand-in for nvidia-smi. Returns their folder."""
     files = {"card0/device/pp_dpm_sclk": AMD.format("*", ""), "card0/device/pp_dpm_mclk": "0: 96Mhz *\n", "card0-DP-1/status": "connected\n",
              "card1/gt_act_freq_mhz": "350\n", "card2/device/tile0/gt1/freq0/act_freq": "0\n", "card3/device/pp_dpm_sclk": "\n"}
     for name, text in files.items():
@@ -48,7 +48,7 @@ def test_clocks(cards, monkeypatch):
 
 @pytest.mark.parametrize(("warms_up", "whens"), [(True, ["before", "warmed up", "after"]), (False, ["before", "after"])])
 def test_clocks_before_and_after_a_part(cards, tmp_path, monkeypatch, warms_up, whens):
-    """The clocks are read before and after a part runs and, if the GPU is warmed up for the part, also after the warm-up."""
+    """Clocks are read before and after a part runs, and also after the warm-up if the part has one (warms_up)."""
     sclk = cards / "card0/device/pp_dpm_sclk"
     monkeypatch.setattr(clocks, "work", lambda: sclk.write_text(AMD.format("", "*")) and "")
     with clocks.recorded(tmp_path, warms_up):
@@ -70,7 +70,7 @@ def test_parts_that_time_are_warmed_up(tmp_path, monkeypatch):
 
 @pytest.mark.thorough
 def test_half_a_second_of_work(device, monkeypatch):
-    """If the device fails during the warm-up, the error is returned and not raised, as the part's steps will report it."""
+    """clocks.work() keeps the GPU busy for half a second. It returns an error as text, as the steps after it will report it."""
     count, execute = [], Run.execute
     monkeypatch.setattr(Run, "execute", lambda run: count.append(time.monotonic()) or execute(run))
     assert clocks.work() == ""

@@ -1,4 +1,4 @@
-"""gpu_report/fit.py must find a GPU's figures (such as latencies) from times that the cost model computed with them."""
+"""Tests gpu_report/fit.py, which finds a GPU's figures (such as latencies) from times; here, from the cost model's times."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ def made_up(info=INFO, ways=WAYS, true=TRUE):
 
 @pytest.mark.parametrize("name", ["RTX 3090", "RX 7900 XTX", "A770"])
 def test_other_figures_are_found_again(name):
-    """The times are computed with other figures than those in the table of GPUs. The fit finds them."""
+    """The fit finds the figures that the times were computed with, which differ from those in the table of GPUs."""
     found = fit(made_up(GPUS[name]), GPUS[name])
     times = {change.figure: change.after / change.before for change in found.changes if change.after}
     assert {figure: times[figure] for figure in TRUE} == pytest.approx(TRUE, rel=0.02)
@@ -58,7 +58,7 @@ def test_nothing_persistent():
 
 
 def test_figures_that_one_run_does_not_tell_apart():
-    """A single time depends on a sum of figures, so the fit changes one of them and says that others are not known."""
+    """The fit to a single time, which depends on several figures, changes one of them and calls the others unknown."""
     changes = fit(made_up(ways=["persistent"])[:1], INFO).changes
     assert sum(change.after is not None for change in changes) == 1
     assert {change.reason for change in changes if change.after is None} == {APART}
@@ -77,7 +77,7 @@ def test_a_driver_on_the_processor_is_no_gpu():
 
 
 def test_a_gpu_that_no_row_is_like():
-    """For an unknown GPU, the printed lines of Python add a row for it to the table."""
+    """The fit for an unknown GPU gives a line of Python that adds a row for this GPU to the table."""
     info = gpus.replace(INFO, name="New GPU", vendor=0)
     assert fit(made_up(info), info).lines[0].startswith('GPUS["New GPU"] = replace(GPUS["unknown"], seen=')
 
@@ -100,7 +100,7 @@ def report(folder, info, schedules, peers=()):
 
 
 def test_several_reports(tmp_path, capsys):
-    """Three reports about two GPUs, one in an archive: the table has a column for each report, and figures for each GPU."""
+    """bench.reports prints a table with a column for each of three reports (one in an archive), and figures of two GPUs."""
     sizes = about(FIVE[-1])
     peers = [{**sizes, "library": library, "way": way, "seconds": seconds, "right": True} for library, way, seconds in (
         ("vkdml", "host", 1e-3), ("vkdml", "device", 5e-4), ("onnxruntime-cpu", "host", 3e-3))]

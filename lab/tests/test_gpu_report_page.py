@@ -1,4 +1,4 @@
-"""The report's first page: each sentence follows from rows of results, and nothing unchecked counts as passed."""
+"""Tests the GPU report's first page: each sentence follows from rows of results, and nothing unchecked counts as passed."""
 
 import pytest
 
@@ -68,7 +68,7 @@ def test_what_was_not_checked_is_told_by_its_reason():
 # Other libraries
 
 def both(*sizes):
-    """Return rows of vkdml and another library. sizes: tuples of T, B, H, and the other library's time divided by vkdml's."""
+    """Return rows of times of vkdml and onnxruntime. sizes: tuples of T, B, H, and onnxruntime's time divided by vkdml's."""
     return [row for t, b, h, times in sizes for row in (peer("vkdml", t, b, h, 1e-3), peer("onnxruntime-cpu", t, b, h, times * 1e-3))]
 
 
@@ -112,7 +112,7 @@ def test_what_is_missing_and_how_fast_copies_are():
 
 
 def test_types_settings_and_graphs_are_told_apart():
-    """Times are compared in the same type. A library's CUDA graph is compared with vkdml's calls that are not queued."""
+    """PyTorch's times are compared with vkdml's in the same type. Its CUDA graph is compared with vkdml's single executions."""
     rows = [peer(*named, 100, 1, 256, seconds, way, type=element) for *named, element, way, seconds in (
         ("vkdml", "float32", "device", 1.0), ("vkdml-float16", "float16", "device", 2.0), ("torch-gpu", "float32", "device", 3.0),
         ("torch-gpu-without-tf32", "float32", "device", 5.0), ("torch-gpu-float16", "float16", "device", 1.0),

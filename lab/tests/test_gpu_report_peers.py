@@ -1,4 +1,4 @@
-"""The part of the report that times other libraries: its steps, and the rows of results that they yield."""
+"""Tests the part of the GPU report that times other libraries: its steps, and the rows of results that they yield."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ WAYS = ["host", "module", "session", "device", "queued", "kernels"]
 
 @pytest.fixture
 def comparison(tmp_path, monkeypatch):
-    """Make a comparison of libraries on one tiny case. PyTorch runs on the CPU in place of a GPU."""
+    """Make a Comparison of libraries on one tiny case. PyTorch runs on the CPU in place of a GPU."""
     monkeypatch.setattr(part, "QUICK", TINY)
     monkeypatch.setattr(part, "OTHERS", ("crash",))
     made = part.Comparison(Job(tmp_path, True))
@@ -57,7 +57,7 @@ def test_every_way_in_turns(comparison):
 @pytest.mark.thorough
 @pytest.mark.device
 def test_what_others_break_is_not_our_failure(comparison):
-    """A wrong result has no time. After a library's crash, others in its process have no times. No row says "failed"."""
+    """Libraries that are wrong or crash have no times. Others in a crashed process have none either. No row says "failed"."""
     ours = [one for one in comparison._peers["together"].parts if one.name == OURS]
     comparison._peers["together"] = Peer.together([*ours, misbehaving("wrong"), misbehaving("unavailable"), misbehaving("crash")])
     found = [row for row in rows(comparison, "together", "with crash") if "way" in row]

@@ -1,4 +1,4 @@
-"""The whole report with --quick, on CPU drivers as they are, and disguised as discrete GPUs."""
+"""Runs the whole GPU report with --quick on CPU drivers, both as they are and disguised as discrete GPUs."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ os.getloadavg = lambda: (0.0, 0.0, 0.0)
 
 
 def reported(folder, *options, **variables):
-    """Run the report with these options and environment variables. Returns what its parts found."""
+    """Run the report with these options and environment variables. Returns a dict from each part to its results, a Found."""
     environment = {**os.environ, "VKDML_LAYER_PATH": str(folder / "no layers"), **variables}
     for name in ("VKDML_TUNING", "VKDML_SELFTEST"):  # as for users; choices go into the folder
         environment.pop(name, None)
@@ -38,7 +38,7 @@ def reported(folder, *options, **variables):
 @pytest.mark.device
 @pytest.mark.thorough
 def test_on_this_driver(tmp_path):
-    """All parts run, except validation, which has no layer here."""
+    """All parts pass on the default driver, except validation, for which this environment has no layer."""
     parts = reported(tmp_path)
     page = (tmp_path / "report" / "report.md").read_text()
     assert {part.name: one.status for part, one in parts.items()} == {
@@ -58,7 +58,7 @@ def test_on_this_driver(tmp_path):
 @pytest.mark.device
 @pytest.mark.thorough
 @pytest.mark.parametrize("manifest", [None, SWIFTSHADER], ids=["default", "SwiftShader"])
-def test_on_what_says_that_it_is_a_discrete_gpu(tmp_path, manifest):
+def test_on_a_driver_that_claims_to_be_a_discrete_gpu(tmp_path, manifest):
     """A CPU driver that claims to be a discrete GPU gets an unknown GPU's plans. Results are right; times may be too long."""
     if manifest and not manifest.exists():
         pytest.skip("SwiftShader is not here: make vulkan-extras")

@@ -1,4 +1,4 @@
-"""lab/vkdml_lab/gpu/sharing.py, on the shortest assemblies in which workgroups share the state h correctly or not."""
+"""Tests gpu/sharing.py on short assembly in which workgroups share the state h, correctly or not."""
 
 from dataclasses import dataclass
 
@@ -73,7 +73,7 @@ end
 
 @dataclass(frozen=True)
 class Lines:
-    """A compiler's assembly. shown: a kernel to fill in, and a product. word, store: a right and a wrong load or store of h."""
+    """A GPU's assembly. shown: a kernel to fill in, and its multiply-add. word: right and wrong loads of h. store: stores."""
 
     shown: tuple[str, str]
     word: tuple[str, str]
@@ -107,7 +107,7 @@ def code(text):
 
 
 def counted(gpu, phases=1, **changed):
-    """Return what sharing.py counts in the assembly after some lines are changed."""
+    """Return how many loads and stores of h in a GPU's assembly reach other cores, for a phase. changed: lines to replace."""
     lines = WRITTEN[gpu]
     right = {"word": lines.word[0], "store": lines.store[0], "products": 4 * lines.shown[1], "before": ""}
     return shared(code(lines.shown[0].format(**right | changed)), MEMORY[gpu], phases)
@@ -134,7 +134,7 @@ def test_what_is_loaded_before_the_loop(gpu):
 
 @pytest.mark.parametrize("gpu", WRITTEN)
 def test_loads_before_a_step_waits(gpu):
-    """A compiler may put the load of the gates before the poll, which is counted, or wrongly after it, which is not."""
+    """Loads of the gates count if they come before a step's first poll. A compiler may wrongly put them after it."""
     lines = WRITTEN[gpu]
     load = lines.word[0]
 
@@ -179,7 +179,7 @@ def test_atomics_of_elements(compiler):
     "GEN Assembly\n" + intel("atomic_or.slm.d32.a32.uc.wb"), "GEN Assembly\n" + intel("untyped_atomic_or simd8 (8) bti(254)"),
     "IR3 Assembly\natomic.or.untyped.1d.u32.1.l r10.z, l[r10.y], r10.x\n", "Assembly\n\tds_or_b32 v1, v2\n"])
 def test_atomics_of_shared_memory(text):
-    """An atomic on shared memory does not count as one that stores an element."""
+    """Atomics on shared memory do not count as atomics that store elements."""
     assert atomics_of_elements(code(text), False) == 0
 
 

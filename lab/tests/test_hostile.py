@@ -1,4 +1,4 @@
-"""The hostile device (lab/vkdml_lab/hostile), which runs kernels in any way that Vulkan allows, must see planted mistakes."""
+"""Tests the hostile device (vkdml_lab/hostile), which runs kernels in all ways that Vulkan allows: it must see mistakes."""
 
 import random
 from types import SimpleNamespace
@@ -36,7 +36,7 @@ def test_kernels_are_right_on_a_hostile_device(mode, seed):
 @pytest.mark.family("types", first=1)
 @pytest.mark.parametrize(("element", "rounding"), [(element_types.FLOAT32, 2.0**-24), (element_types.FLOAT64, 2.0**-48)])
 def test_activations_whatever_a_driver_makes_of_nan(element, rounding):
-    """Activations of NaN are NaN, even if a compiler assumes no NaN. Activations of numbers are right within four roundings."""
+    """Activations of NaN are NaN, even if a compiler assumes that no number is NaN. Others are right within four roundings."""
     x = np.concatenate([np.linspace(-6, 6, 601), np.geomspace(1e-6, 1, 60), -np.geomspace(1e-6, 1, 60)]).astype(element.name)
     described = tensor(x.size, data_type=element.data_type)
     for row in (row for row in activations.BY_DESC.values() if row.has_pairs or not element.pairs):
@@ -50,7 +50,7 @@ def test_activations_whatever_a_driver_makes_of_nan(element, rounding):
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_plans_count_the_shared_memory_that_kernels_have(schedule):
-    """A plan counts at least the shared memory that its kernel declares, and more only for arrays that are not used."""
+    """A plan's shared memory is what its kernel declares, with a difference of up to 48 bytes for small or unused arrays."""
     seen = set()
     for seed in range(12):
         draw = random.Random(seed)
@@ -68,7 +68,7 @@ def test_plans_count_the_shared_memory_that_kernels_have(schedule):
 
 
 def test_weak_memory():
-    """A store is seen late by other invocations, which may load the old value until they acquire (in Vulkan's sense)."""
+    """Other invocations may load a word's old value after a store, until they acquire the store (in Vulkan's sense)."""
     clock, places = Clock(2, seed=0), range(200)
     memory = WeakMemory(np.zeros(len(places), np.uint32), clock)
     writer, reader = (SimpleNamespace(lanes=1, invocations=np.array([number])) for number in range(2))
@@ -112,7 +112,7 @@ def test_every_kernel_is_drawn(mode):
 
 
 def test_a_dispatch_keeps_the_state_without_a_race():
-    """A dispatch that copies the state has no race: the invocation that loads a word must also be the one that stores it."""
+    """Dispatches that load and store the same state have no race: the same invocation must load and store a word."""
     task = tasks.training(277)
     assert len({dispatch.push.get("first_step") for dispatch in task.plan.execute if "State" in dispatch.buffers}) > 1
     assert not modes.watched(277, task, {}).wrong

@@ -1,4 +1,4 @@
-"""The suite must find mistakes: each row is a mistake that a device could make, and the suite's own problems must show it.
+"""Tests that the suite finds mistakes that a device could make: each row is a mistake, and the suite's problems must show it.
 
 Mistakes are wrong variants of the float64 reference, whose results replace a device's. No device is needed.
 """
@@ -35,7 +35,7 @@ cached_case = cache(random_case)
 
 
 def outputs(run, case):
-    """Return the outputs of a device that computes with `run`."""
+    """Compute a case with `run`, a variant of reference.run. Returns its outputs by DirectML's names, in the case's type."""
     checked, dtype = case.problem, DTYPES[case.element.name]
     with np.errstate(over="ignore"):
         return {field: result.astype(dtype) for field, result in run(checked, case.arrays).items() if checked.has(field)}
@@ -60,7 +60,7 @@ def assert_caught(catches, seeds, test=None):
 
 
 def mutated(right, function, changes):
-    """Return a copy of the module `right` in which the text of one function has these changes."""
+    """Return a copy of the module `right` in which the text of one function is changed. changes: new text by old text."""
     before = after = inspect.getsource(getattr(right, function))
     for old, new in changes.items():
         assert old in after, f"{function} has no {old!r} any more, so this row changes nothing"
@@ -74,7 +74,7 @@ def mutated(right, function, changes):
 @pytest.mark.thorough
 @pytest.mark.parametrize("cell", SEEDS)
 def test_no_mistake(cell):
-    """Without a planted mistake, all problems pass. So if one fails below, the mistake is the reason."""
+    """All problems pass without a planted mistake. So if one fails in the tests below, the mistake is the reason."""
     assert all(passes(reference.run, seed) for seed in SEEDS[cell])
 
 
@@ -226,7 +226,7 @@ def test_wrong_equation(cell, function, changes):
 
 
 def is_verified(run, seed):
-    """Whether Device(verify=...) accepts the results of a device that computes with `run`."""
+    """Return whether the check of Device(verify=...) accepts the results that `run` computes for a seed's problem."""
     case = cached_case(seed)
     checked = with_sequence(case.problem)
     arrays = dict(case.arrays)
@@ -275,7 +275,7 @@ FUNCTIONS = [
 
 
 def wrong_functions():
-    """Yield wrong variants of each activation: another activation, ignored parameters, and exchanged parameters."""
+    """Yield wrong variants of each activation: its name, the mistake (such as an ignored parameter), and the wrong function."""
     for name, row in ACTIVATIONS.items():
         other = "RELU" if name == "IDENTITY" else "IDENTITY"
         yield name, f"taken as {other}", ACTIVATIONS[other].function
@@ -287,7 +287,7 @@ def wrong_functions():
 
 
 def run_with(activation, function):
-    """Return the reference with another function for one activation."""
+    """Return a variant of reference.run that computes one activation, by its name, with another function."""
     def run(checked, arrays):
         row = replace(ACTIVATIONS[activation], function=function)
         fused = (replace(entry, activation=row) if entry.activation.desc is row.desc else entry
@@ -349,7 +349,7 @@ LISTS = {
 
 
 def attributes_of(node):
-    """Return a node's attributes for the reference: without hidden_size, which it takes from R."""
+    """Return an ONNX node's attributes as arguments of the reference, which takes no hidden_size."""
     values = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
     del values["hidden_size"]
     values["direction"] = values["direction"].decode()
@@ -364,7 +364,7 @@ def by_reference(node, inputs, attributes):
 
 
 def shows_wrong_lists(changes, seed):
-    """Whether a random ONNX node's results change if from_onnx() with `changes` reads its lists of activations wrongly."""
+    """Return whether a seed's random ONNX node has other results if from_onnx(), which reads its activations, has `changes`."""
     node, inputs = test_onnxruntime.random_node(seed)
     attributes = attributes_of(node)
     if "activations" not in attributes:

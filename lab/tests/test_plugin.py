@@ -1,4 +1,4 @@
-"""Which tests of a family (tests that are alike) `make test` runs, and the order of tests with --quick."""
+"""Tests suite/plugin.py: which tests of a family (similar tests) `make test` runs, and the order of tests with --quick."""
 
 from types import SimpleNamespace
 
@@ -37,8 +37,8 @@ def test_the_first_so_many():
     assert typical(members, 9) == set(members)
 
 
-def test_quick_has_each_operator_from_the_first_turn_on():
-    """The first test of each function comes first, each with another operator, so that a slow device tests all operators."""
+def test_quick_begins_with_all_operators():
+    """--quick begins with one test of each function, on varying operators, so that a slow device tests all operators."""
     items = [Test(name=f"test_{function}[{case}-{cell}]", function=function, path=SimpleNamespace(stem=stem))
              for stem, function in (("test_plain", "a"), ("test_reference", "b"), ("test_reference", "c"), ("test_casts", "d"))
              for cell in ("GRU", "LSTM", "RNN") for case in range(3)]

@@ -1,4 +1,4 @@
-"""Child processes that end, hang or leave children; and workers, which are child processes that answer questions."""
+"""Tests vkdml_lab/processes.py: child processes that end, hang or leave children, and workers, which answer questions."""
 
 import os
 import signal
@@ -47,8 +47,8 @@ def test_nothing_is_left_of_a_child(then, code, how, tmp_path):
         raise AssertionError("its child still runs")
 
 
-def test_who_goes_on_does_not_hang(tmp_path):
-    """A child counts as hung if its file does not grow for `silence` seconds. One that keeps writing may run for longer."""
+def test_a_child_that_keeps_writing_does_not_hang(tmp_path):
+    """A process counts as hung if its file does not grow for `silence` seconds. One that keeps writing may run for longer."""
     (tmp_path / "results").touch()
     text = "import time\nfor _ in range(8):\n    print('.', file=open('results', 'a'), flush=True)\n    time.sleep(0.2)"
     seen = []
@@ -76,7 +76,7 @@ serve(Answers(), sys.argv[-1])
 @pytest.mark.parametrize(("number", "said"), [
     (signal.SIGSEGV, "crashed: SIGSEGV: about to sleep"), (signal.SIGSTOP, "hung: no answer to sleep in 2 s")])
 def test_a_worker_that_does_not_answer(number, said, tmp_path):
-    """After a worker crashed or hung, its questions fail until it is started again. An exception does not end it."""
+    """A worker that crashed or hung answers nothing until it is started again. After an exception, it still answers."""
     (tmp_path / "answers.py").write_text(WORKER)
     worker = Worker("answers", [], {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT / "lab")])}, tmp_path, 2)
     try:

@@ -1,4 +1,4 @@
-"""Tables, lists and files of vkdml_lab/reports.py."""
+"""Tests vkdml_lab/reports.py: tables, lists and files."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`vkdml reproduce`: one test of the suite runs again, in a process of its own."""
+"""Tests `vkdml reproduce`, which runs one test of the suite again in a process of its own."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The soak (random calls for a long time): a short one, planted leaks, and processes that crash, hang or fail."""
+"""Tests the soak, which makes random calls for a long time: a short run, planted leaks, and calls or processes that fail."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ from vkdml_lab.soak.worker import Life
 
 
 def samples(**series):
-    """Make 60 samples of a process's resources, 50 calls apart. series: values of the resources that are not constant."""
+    """Make 60 samples of a process's resources, 50 calls apart. series: 60 values of a resource, by name; others stay 100."""
     made = {what: np.full(60, 100.0) for what in ALLOWED} | {key.replace("_", " "): values for key, values in series.items()}
     return [{"calls": 50 * (1 + i), **{what: values[i] for what, values in made.items()}} for i in range(60)]
 
@@ -71,7 +71,7 @@ worker.Life(Path(sys.argv[1]), seed=1, seconds=30, before=lambda call: %s).run()
 @pytest.mark.thorough
 @pytest.mark.parametrize("leak", LEAKS)
 def test_a_leak_is_seen(leak, tmp_path):
-    """A process leaks something in each call. The report names just this resource."""
+    """The report names the resource that a process leaks in each call, and none if it leaks nothing."""
     subprocess.run([sys.executable, "-c", LIFE % LEAKS[leak], tmp_path / "1.jsonl"], check=True)
     lived = report.read(tmp_path / "1.jsonl", 1, False, "")
     assert not lived.failures
@@ -85,7 +85,7 @@ def test_a_leak_is_seen(leak, tmp_path):
 @pytest.mark.device
 @pytest.mark.thorough
 def test_a_short_soak(tmp_path, capsys):
-    """Two processes make calls. In the second one, the driver fails at times. Nothing is wrong, and the report is written."""
+    """A soak of two processes reports nothing wrong, although the driver of the second one fails at times."""
     code = soak.main(["--minutes", "0.01", "--seed", "3", "--output", str(tmp_path)])
     text = (tmp_path / report.MARKDOWN).read_text()
     assert code == 0, text
@@ -118,7 +118,7 @@ def test_a_process_that_ends_is_told_with_its_call(code, ended, tmp_path, monkey
 
 
 def test_calls_that_fail_are_reported(tmp_path, monkeypatch):
-    """Failing calls are shrunk, and reported in the form of regressions.json."""
+    """A failing call is shrunk, and reported in the form of regressions.json."""
     def run(call):
         assert call.batch < 3, "three rows"
         return True

@@ -1,4 +1,4 @@
-"""`vkdml conformance --target`, which tests other libraries: it finds and explains wrong results, and accepts right ones."""
+"""Tests `vkdml conformance --target`, which judges other libraries: it explains wrong results, and accepts right ones."""
 
 import json
 import os
@@ -32,7 +32,7 @@ OPEN_MISTAKES = {"Y not written past the length", "Y repeats the last state past
 
 @cache
 def small():
-    """Return the nodes of all corpora except the largest sizes, each with its expected outputs."""
+    """Return small nodes in float32 and float64 (features, special values, and 60 random ones), each with expected outputs."""
     found = [node for made in (corpora.of_features, corpora.of_special_values, lambda: corpora.of_random(60)) for _, node in made()]
     return [(node, judging.expected(node)) for node in found if node.element in ("float32", "float64")]
 
@@ -48,7 +48,7 @@ def computed_by(module, node):
 
 
 def seen(compute, op):
-    """Whether the outputs that `compute` returns are judged wrong for some node of operator `op`."""
+    """Return whether compute(node) is judged wrong for at least one small node of the operator `op`."""
     return any(judging.judge(node, compute(node), against).outcome == WRONG for node, against in small() if node.op == op)
 
 
@@ -87,8 +87,8 @@ def test_what_is_open_is_not_judged(mistake):
 
 @pytest.mark.family("what may be ignored", first=2)
 @pytest.mark.parametrize("cause", judging.AS_IF)
-def test_what_is_ignored_is_said(cause):
-    """For each mistake that a library may make, some small node shows it, and the verdict names it as the cause."""
+def test_the_verdict_names_the_cause(cause):
+    """The verdict names what a library ignores, such as clip, for at least one small node. cause: its name in judging.AS_IF."""
     causes = []
     for node, against in small():
         other = dict(judging.readings(node)).get(cause)
@@ -99,7 +99,7 @@ def test_what_is_ignored_is_said(cause):
 
 
 def test_a_smallest_case():
-    """If a library ignores clip, the case is shrunk to one step, row and unit. It keeps clip and loses its other features."""
+    """A case that fails because clip is ignored shrinks to one unit and at most two inputs. Of its features, it keeps clip."""
     node = corpora.usual("LSTM", (7, 4, 5, 9), "sequence_lens initial_h P", direction="bidirectional", clip=0.3, layout=1)
     change = judging.AS_IF["clip is ignored"]
 
@@ -123,7 +123,7 @@ def asked(function, patience=20.0):
 @pytest.mark.family("outcomes", first=2)
 @pytest.mark.parametrize(("function", "outcome"), [("crashes", CRASHED), ("without_lengths", WRONG), ("right", RIGHT), ("hangs", HUNG), ("refuses", REFUSED), ("lacks", UNSUPPORTED)])
 def test_outcomes_of_a_function(function, outcome):
-    """If a function crashes or hangs, this is the outcome for its node, and the next node is computed nevertheless."""
+    """A node's outcome, such as a crash or a hang, is reported, and the next node is computed nevertheless."""
     one = asked(function, 3.0 if function == "hangs" else 20.0)
     try:
         node = corpora.usual("GRU", (3, 2, 4, 5), "sequence_lens")
@@ -206,7 +206,7 @@ def test_the_function_of_the_examples(tmp_path, monkeypatch):
 
 @pytest.mark.thorough
 def test_cases_as_files(tmp_path):
-    """The files that --export writes can be read by examples/read_cases.py and by onnx's own tests."""
+    """The files that --export writes can be read by examples/read_cases.py and, as ONNX models and tensors, by onnx."""
     folder = tmp_path / "cases"
     assert cli.main(["conformance", "--export", str(folder), "--only", "lengths-layout-0", "bfloat16-0"]) == 0
     listed = json.loads((folder / "cases.json").read_text())
@@ -231,7 +231,7 @@ def test_cases_as_files(tmp_path):
 
 @pytest.mark.thorough
 def test_only_what_was_checked_stands_on_the_page(tmp_path, monkeypatch):
-    """A finding is on the page only if checked.json cites a text for it and a second library agrees. Others are dropped."""
+    """A finding is on the page only if checked.json has a text for it, and a second library agrees with the reference."""
     target_ = "python:lab.tests.strange_functions.without_lengths"
     cli.main(["conformance", "--target", target_, "--only", "GRU-lengths-linear-0", "--output", str(tmp_path)])
     report = json.loads((tmp_path / "conformance.json").read_text())
@@ -243,7 +243,7 @@ def test_only_what_was_checked_stands_on_the_page(tmp_path, monkeypatch):
 
 
 def programs():
-    """Return the programs of docs/who-is-right.md: library, version, common beginning, the case's text, the case's program."""
+    """Yield parameters for each program of docs/who-is-right.md: library, version, beginning, the case's text, and its code."""
     text, *sections = (ROOT / "docs" / "who-is-right.md").read_text().split("\n### ")
     common = text.split("```python\n")[1].split("```")[0]
     for section in sections:
@@ -259,7 +259,7 @@ def programs():
 @pytest.mark.family("cases of the page", first=2)
 @pytest.mark.parametrize(("library", "version", "begin", "said", "case"), [*programs()])
 def test_a_case_of_the_page_prints_what_the_page_says(library, version, begin, said, case, tmp_path):
-    """A program of docs/who-is-right.md runs without vkdml. The test needs the same version of the library."""
+    """A program of docs/who-is-right.md runs without vkdml. The test needs the library in the version that the page names."""
     process = Process(target(library))
     try:
         process.open()

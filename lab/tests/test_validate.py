@@ -1,4 +1,4 @@
-"""The run under GPU-assisted validation (vkdml_lab/validate.py) must include every GPU kernel."""
+"""Tests vkdml_lab/validate.py: its run under GPU-assisted validation must include every GPU kernel."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The wheels: vkdml's contains only vkdml, and the laboratory runs from its own outside of the checkout."""
+"""Tests the wheels: vkdml's wheel contains only vkdml, and the laboratory's works without the checkout."""
 
 import ast
 import json
@@ -23,7 +23,7 @@ FROM_THE_CHECKOUT = {"controls.py", "house.py"}
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory):
-    """Build both wheels from a copy, as build folders may contain modules that are gone."""
+    """Build both wheels from a copy, as build folders may contain modules that are gone. Returns the wheels' paths."""
     folder = tmp_path_factory.mktemp("wheels")
     tree = shutil.copytree(ROOT, folder / "tree", ignore=shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "*-report"))
     for project in (tree, tree / "lab"):
@@ -55,8 +55,8 @@ def test_the_wheel_of_vkdml_has_nothing_else(wheels):
                       "vkdml/faces/onnx/_provider.so"}
 
 
-def test_only_tests_import_from_the_checkout():
-    """Modules in the laboratory's wheel import nothing outside of it. Only suite/test_*.py may, which pytest then skips."""
+def test_the_laboratory_imports_nothing_from_the_checkout():
+    """Modules of the laboratory's wheel import nothing from the checkout's tests, tools, bench and lab, but for controls.py."""
     for path in (ROOT / "lab/vkdml_lab").rglob("*.py"):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ImportFrom) and path.name not in FROM_THE_CHECKOUT:
@@ -66,7 +66,7 @@ def test_only_tests_import_from_the_checkout():
 @pytest.mark.device
 @pytest.mark.thorough
 def test_a_wheel_runs_the_suite(wheels, tmp_path):
-    """The suite runs from an installed wheel, in an environment with all packages but without this project's checkout."""
+    """The installed wheels run the suite and the GPU report in an environment without the checkout."""
     venv.create(tmp_path / "venv", with_pip=False)
     (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", packages, *wheels], check=True)
