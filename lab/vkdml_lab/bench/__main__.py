@@ -1,4 +1,4 @@
-"""Compares vkdml's time per call with every other library that is installed, and with the limits of its device.
+"""Compares vkdml's time per call with that of every other installed library, and with the limits of its device.
 
     python -m bench [--output DIR] [--device D] [--samples N] [--peers NAME ...] [--cases NAME ...] [--growth] [--json]
 
@@ -63,7 +63,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def select(option: str, names: Sequence[str] | None, known: Sequence[str]) -> list[str]:
-    """Return `names` in the order of `known`, or all of `known` if there are none. Exits if the option has an unknown name."""
+    """Return `names` in the order of `known`, or all of `known` if none are given. Exits if `option` has an unknown name."""
     unknown = set(names or ()) - set(known)
     if unknown:
         print(f"bench: {option}: no {', '.join(sorted(unknown))}; there are {', '.join(known)}", file=sys.stderr)
@@ -73,7 +73,7 @@ def select(option: str, names: Sequence[str] | None, known: Sequence[str]) -> li
 
 def measure_chosen(cases: Sequence[Case], wanted: Sequence[Peer], default: DeviceInfo, chosen: argparse.Namespace
                    ) -> report.Report:
-    """Measure what the options `chosen` select, write the report and print it. wanted: libraries. default: vkdml's device."""
+    """Measure the cases, write the report, print and return it. wanted: libraries. default: vkdml's device. chosen: options."""
     processes, missing = open_all(wanted)
     workers = [{"name": process.peer.name, **process.description, "platform": process.peer.platform,
                 "baseline": process.peer.baseline} for process in processes]
@@ -120,7 +120,7 @@ def measure_ceilings(device: int) -> dict[str, object]:
 
 
 def measure_all(cases: Sequence[Case], processes: Sequence[Process], samples: int) -> Iterator[list[Result]]:
-    """Yield the results of each case."""
+    """Measure each case in all processes. Yields the case's results, one for each library and way to call it."""
     with tqdm(cases, disable=None, unit="case") as bar:
         for case in bar:
             yield measure(case, processes, samples, lambda what: bar.set_postfix_str(f"{case.name}: {what}"))  # noqa: B023

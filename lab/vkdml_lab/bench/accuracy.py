@@ -1,8 +1,8 @@
-"""Errors against float64, beside onnxruntime and PyTorch on the CPU: python -m bench.accuracy [--output DIR] [--quick]
+"""Measures errors of vkdml, and of onnxruntime and PyTorch on the CPU: python -m bench.accuracy [--output DIR] [--quick]
 
 All three compute with the same numbers in the measured type, and the reference in float64. Errors are in ULP (units in the last
-place of the type, at the expected number). Numbers below FLOOR count with FLOOR's ULP, as hidden states are sums and products
-of numbers up to 1, whose errors do not shrink with the result.
+place of the type, at the expected number). If the expected number is below FLOOR, the error is in ULP of FLOOR: hidden states
+are sums and products of numbers up to 1, so that errors do not shrink with the result.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Size:
-    """The sizes of a problem. steps: T. hidden: H, which is also I."""
+    """The sizes of a problem. steps: T. hidden: both H and I."""
 
     steps: int
     hidden: int
@@ -57,7 +57,7 @@ SUMS = (64, 256, 1024)  # H and I of single steps without an activation, which a
 
 @dataclass(frozen=True)
 class Row:
-    """The largest and root-mean-square errors in ULP, by library. None: the library does not have the type."""
+    """A problem's errors in ULP by library: the largest, and the root mean square (usual). None: the library lacks the type."""
 
     operator: str
     element: str
@@ -68,7 +68,7 @@ class Row:
 
 
 def problem(cell: Cell, element: str, size: Size, seed: int) -> dict[str, np.ndarray]:
-    """Draw inputs of about unit size, and weights that keep sums at that size. Keys are vkdml's argument names."""
+    """Draw a random problem. Returns arrays by vkdml's argument names. Inputs and sums are numbers of about 1."""
     rng, gates, hidden = np.random.default_rng(seed), len(cell.gates), size.hidden
     shapes = {"x": (size.steps, ROWS, hidden), **dict.fromkeys("wr", (1, gates * hidden, hidden)), "b": (1, 2 * gates * hidden)}
     scales = {"x": 1.0, "w": hidden**-0.5, "r": hidden**-0.5, "b": 0.3}
@@ -76,7 +76,7 @@ def problem(cell: Cell, element: str, size: Size, seed: int) -> dict[str, np.nda
 
 
 def attributes(cell: Cell, activations: Sequence[str] | None) -> dict[str, Any]:
-    """Return the operator's attributes. For a GRU, linear_before_reset is 1, as PyTorch has nothing else."""
+    """Return the operator's attributes by ONNX's names. A GRU's linear_before_reset is 1, as PyTorch has nothing else."""
     flags = {"linear_before_reset": 1} if cell is GRU else {}
     return flags | ({"activations": list(activations)} if activations else {})
 
@@ -114,7 +114,7 @@ _RUN: dict[str, Callable[[Cell, Arrays, Sequence[str] | None], np.ndarray | None
 
 
 def errors(result: np.ndarray, expected: np.ndarray, element: str) -> np.ndarray:
-    """Return the error of each number in ULP."""
+    """Return the absolute error of each number in `result`, in ULP of the type `element`."""
     floored = np.maximum(np.abs(expected), FLOOR)
     return np.abs(result.astype(np.float64) - expected) / ulp(floored, element)
 
@@ -144,7 +144,7 @@ def all_rows(is_quick: bool) -> Iterator[Row]:
 
 
 def activation_errors() -> dict[str, float]:
-    """Return each float32 activation's largest error from -20 to 20, with DirectML's default parameters."""
+    """Return each float32 activation's largest error in ULP, for inputs from -20 to 20 and DirectML's default parameters."""
     x = np.linspace(-20, 20, 100_001).astype(np.float32)
     found = {}
     for row in ACTIVATIONS.values():
@@ -193,7 +193,7 @@ def _pair(largest: float | None, usual: float | None) -> str:
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """Draw the largest errors against T, in a panel for each type. H is the one for which the most T were measured."""
+    """Draw the largest errors against T into a file, with a panel for each type. H is the one with the most values of T."""
     hidden = max((row.hidden for row in rows), key=[row.hidden for row in rows if row.operator == "GRU"].count)
     figure, axes = plt.subplots(1, len(ELEMENT_TYPES), figsize=(14, 4), layout="constrained")
     for place, element in zip(axes, ELEMENT_TYPES):

@@ -1,11 +1,11 @@
-"""This source tree against another commit of it, in pairs, on one machine.
+"""Compares the speed of this source tree with another commit's, in pairs of measurements on one machine.
 
     python -m bench.against REVISION [--only PATTERN ...] [--pairs N] [--device DEVICE] [--json FILE]
 
 The other commit is checked out into a temporary git worktree, and built there; the shaders of both trees are compiled. Workers
-of both run the same cases in turns, so that other work on the machine slows both:
+of both run the same cases in turns, so that other work on the machine slows both. These times are compared:
 
-- steady: a call, once all is compiled. Both workers are alive; each pair is a sample of one and then a sample of the other.
+- steady: a call after all is compiled. Both workers are alive; each pair is a sample of one and then a sample of the other.
   "host" is from numpy to numpy, "device" is the execution only.
 - first: the time from the end of the imports to the first result of a call from numpy to numpy, in a new process each time.
   The driver's cache of compiled shaders is off.
@@ -78,7 +78,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Times of the same work in both trees: this[n] and other[n] were measured in turn. error: why there are no times."""
+    """Seconds of the same work in both trees: this[n] and other[n] were measured in turn. error: why there are no times."""
 
     case: str
     what: str
@@ -91,7 +91,7 @@ class Comparison:
         return [this / other for this, other in zip(self.this, self.other) if other > 0]
 
     def row(self) -> dict[str, Any]:
-        """Return the comparison as a row of the table and of the JSON file."""
+        """Return a row of the table: medians in ms; median, least and most of the ratios; the number of pairs; or the error."""
         row: dict[str, Any] = {"case": self.case, "what": self.what}
         if not self.ratios:
             return row | {"error": self.error or "no time"}
@@ -141,7 +141,7 @@ def matching(patterns: Sequence[str]) -> list[Case]:
 
 @contextmanager
 def checked_out(repository: Path, revision: str) -> Iterator[Tree]:
-    """Check a commit out into a temporary worktree, and build its shaders and kp. Raises SystemExit if git or a build fails."""
+    """Yield a commit's Tree, built in a temporary worktree that is removed afterwards. Raises SystemExit if that fails."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Tree("other", Path(folder).resolve() / "tree")
         _git(repository, "worktree", "add", "--detach", "--quiet", str(tree.folder), f"{revision}^{{commit}}")
@@ -164,7 +164,7 @@ def _git(repository: Path, *arguments: str) -> None:
 
 def compare(cases: Sequence[Case], this: Tree, other: Tree, device: int, pairs: int, progress: Progress = lambda _: None
             ) -> Iterator[Comparison]:
-    """Yield the comparisons of each case."""
+    """Measure the cases in both trees. Yields each case's Comparisons: of steady calls, first results and compilation."""
     processes = [tree.process(device) for tree in (this, other)]
     try:
         for case in cases:
@@ -189,7 +189,7 @@ def steady(case: Case, processes: Sequence[Process], pairs: int, progress: Progr
 
 
 def first_results(case: Case, trees: Sequence[Tree], device: int, pairs: int) -> list[Comparison]:
-    """Measure first results, each in a new process. Every second pair runs in reverse order, in case the order matters."""
+    """Measure first results and compilation in both trees, in a new process each time. Every second pair runs in reverse."""
     measured: dict[str, list[dict[str, float]]] = {tree.name: [] for tree in trees}
     try:
         for number in range(pairs):
@@ -210,7 +210,7 @@ def first_result(case: Case, tree: Tree, device: int) -> dict[str, float]:
 
 
 def content(compared: Sequence[Comparison], chosen: argparse.Namespace, device: DeviceInfo) -> dict[str, Any]:
-    """Return the contents of the JSON file."""
+    """Return the contents of the JSON file: the revision, the device, and rows with all times in seconds."""
     rows = [{**comparison.row(), "this s": comparison.this, "other s": comparison.other} for comparison in compared]
     return {"revision": chosen.revision, "device": vars(device), "rows": rows}
 

@@ -1,4 +1,4 @@
-"""An adapter for any Python function from a node's operator, attributes and inputs to its outputs."""
+"""The adapter for any Python function that computes a node's outputs from its operator, attributes and inputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vkdml_lab.processes import UnavailableError
 
 
 class Library(Computes):
-    """Calls f(op, attributes, inputs) -> outputs. name: module.function. folder: the first place to look for the module."""
+    """A library made of a function f(op, attributes, inputs) -> outputs. name: module.function. folder: of the module."""
 
     def __init__(self, name: str, folder: str = "") -> None:
         sys.path.insert(0, folder)

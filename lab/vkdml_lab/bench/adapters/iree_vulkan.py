@@ -1,4 +1,4 @@
-"""IREE on Vulkan, which compiles models ahead of time."""
+"""The adapter for IREE on Vulkan, which compiles models ahead of time."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def _listed(outputs: Any) -> Sequence[Any]:
 
 
 def _to_host(device: runtime.HalDevice, array: runtime.DeviceArray) -> np.ndarray:
-    """Copy an array through staging memory. DeviceArray.to_host fails on drivers that can import host memory, as it passes
-    memory that may not begin at a page.
+    """Copy an array of the device to numpy, through staging memory. DeviceArray.to_host would fail on drivers that can import
+    host memory, as it passes memory that may not begin at a page.
     """
     source = array._buffer_view.get_buffer()
     staging = device.allocator.allocate_buffer(

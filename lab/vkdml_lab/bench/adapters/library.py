@@ -1,4 +1,4 @@
-"""Base classes of adapters: Computes, a library that computes nodes, and OnnxLibrary, which loads ONNX models."""
+"""Base classes of adapters: Computes, for libraries that compute nodes, and OnnxLibrary, for those that load ONNX models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STATE_INPUTS = ("initial_h", "initial_c")
 
 
 def node_of(case: Case, dtype: str = "float32") -> Node:
-    """Return a case as an ONNX node with initial states of 0. Later calls of the node may have other initial states."""
+    """Return a case as an ONNX node. Its initial states are 0, but calls may replace them."""
     lengths = {"sequence_lens": case.lengths.astype(np.int32)} if case.ragged else {}
     arrays = {name: array.astype(dtype) for name, array in case.arrays().items()}
     return Node(case.cell.upper(), case.attributes, {**arrays, **lengths, **dict(zip(STATE_INPUTS, zero_arrays(case, dtype)))})
@@ -26,13 +26,13 @@ def node_of(case: Case, dtype: str = "float32") -> Node:
 
 def from_numpy(case: Case, call: Call, given: Mapping[str, np.ndarray],
                to_numpy: Callable[[Sequence[Any]], list[np.ndarray]] = list) -> Runner:
-    """Return a Runner from numpy to numpy. given: inputs by ONNX's names; each call replaces the initial states among them."""
+    """Return a Runner on numpy arrays. call: computes outputs. given: its inputs; each call replaces the initial states."""
     return Runner(case, lambda *states: call({**given, **dict(zip(STATE_INPUTS, states))}),
                   lambda: zero_arrays(case, given["X"].dtype), to_numpy)
 
 
 class Computes(ABC):
-    """A library that computes ONNX nodes. description: its version and device. setup: the start of each program from code()."""
+    """A library that computes ONNX nodes. description: its version and device. setup: source that each program begins with."""
 
     description: dict[str, str]
 
@@ -44,16 +44,16 @@ class Computes(ABC):
     def compute(self, node: Node) -> dict[str, np.ndarray]:
         """Return a node's outputs by ONNX's names, in ONNX's shapes.
 
-        Raises UnsupportedError if the library cannot express the node. The library's own errors are refusals.
+        Raises UnsupportedError if the library cannot express the node. The library's own errors count as refusals.
         """
 
     @abstractmethod
     def code(self, node: Node) -> str:
-        """Return a short program that uses this library, without vkdml, and prints a node's outputs."""
+        """Return the source of a short program that computes a node with this library alone, and prints the outputs."""
 
 
 class OnnxLibrary(Computes):
-    """A library that loads ONNX models. lines: source of a function run(model, arrays) for programs; it returns the outputs."""
+    """A library that loads ONNX models. lines: source of a function run(model, arrays) -> outputs, which code() uses."""
 
     lines: str
 
@@ -63,7 +63,7 @@ class OnnxLibrary(Computes):
 
     @abstractmethod
     def load(self, node: Node) -> Call:
-        """Load a node's model. Returns a function from its inputs to its outputs, which are the library's own objects."""
+        """Load a node's model. Returns a function from inputs, by ONNX's names, to outputs, as the library's own objects."""
 
     def to_numpy(self, outputs: Sequence[Any]) -> list[np.ndarray]:
         return list(outputs)
@@ -77,6 +77,6 @@ class OnnxLibrary(Computes):
         return f"print(run(*one_node({', '.join(said)})))\n"
 
     def prepare(self, case: Case) -> dict[str, Runner]:
-        """Offer one way to call the layer: from numpy to numpy."""
+        """Return {"host": Runner}, as there is only one way to call the layer: from numpy to numpy."""
         node = node_of(case)
         return {"host": from_numpy(case, self.load(node), node.feeds, self.to_numpy)}

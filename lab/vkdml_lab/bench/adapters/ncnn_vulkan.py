@@ -1,4 +1,4 @@
-"""ncnn with Vulkan enabled. Its dispatches are counted, as only the driver knows whether a layer runs on Vulkan."""
+"""The adapter for ncnn on Vulkan. It counts dispatches, as only the driver knows whether a layer runs on Vulkan."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Library(Computes):
         return dict(zip(node.outputs, self.load(node)(node.inputs)))
 
     def load(self, node: Node) -> Call:
-        """Load a node with its weights. Returns a function from the other inputs to the outputs."""
+        """Load a node with its weights. Returns a function from X and the initial states, by name, to the outputs."""
         net = net_of(param_of(node), weights_of(node), self._index)
         state, y = node.shapes
 
@@ -81,7 +81,7 @@ class Library(Computes):
         return f"net = net_of({param_of(node)!r}, [{weights}])\nprint(*run(net, {{{inputs}}}, {node.outputs}))\n"
 
     def prepare(self, case: Case) -> dict[str, Runner]:
-        """Offer one way to call the layer: from numpy to numpy."""
+        """Return {"host": Runner}, as there is only one way to call the layer: from numpy to numpy."""
         node = node_of(case)
         return {"host": from_numpy(case, self.load(node), node.inputs)}
 
@@ -91,7 +91,7 @@ def devices() -> list[str]:
 
 
 def param_of(node: Node) -> str:
-    """Return the layer in ncnn's text format, with ONNX's tensor names. Raises UnsupportedError if ncnn cannot express it."""
+    """Return a node in ncnn's text format, with ONNX's tensor names. Raises UnsupportedError if ncnn cannot express it."""
     lacking = {"batches: one row": node.batch != 1, "sequence_lens": "sequence_lens" in node.inputs, "P": "P" in node.inputs,
                "clip": node.get("clip") is not None, "input_forget": node.get("input_forget"),
                node.element: node.element != "float32", "T = 0": not node.steps,
@@ -107,7 +107,7 @@ def param_of(node: Node) -> str:
 
 
 def weights_of(node: Node) -> list[np.ndarray]:
-    """Return W, biases and R in ncnn's form, in which the biases of W and R are summed, except those of a GRU's last gate."""
+    """Return W, biases and R in ncnn's form. The biases of W and R are added, except in a GRU's last gate."""
     order, gates, hidden = list(GATE_ORDER[node.op]), GATES[node.op], node.hidden
     w, r = (node.inputs[name].reshape(node.directions, gates, hidden, -1)[:, order] for name in ("W", "R"))
     b = node.inputs.get("B", np.zeros((node.directions, 2 * gates * hidden), np.float32))
@@ -117,7 +117,7 @@ def weights_of(node: Node) -> list[np.ndarray]:
 
 
 def inputs_of(node: Node, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return X as [T, I]. If an initial state is given, return all states as [directions, hidden]; missing ones are 0."""
+    """Return X as [T, I]. If any initial state is given, also return all as [directions, hidden], with 0 for a missing one."""
     names = STATE_INPUTS[:len(node.outputs) - 1]
     found = {"X": np.ascontiguousarray(given["X"]).reshape(node.steps, -1)}
     if any(name in given for name in names):
@@ -127,7 +127,7 @@ def inputs_of(node: Node, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarr
 
 
 def counted(device: str) -> dict[str, int]:
-    """Count the dispatches of a few steps of a GRU, an LSTM and an RNN, in a process whose Vulkan layer counts them."""
+    """Run a few steps of each cell in a process whose Vulkan layer counts dispatches. Returns the counts by cell."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             variables = layer.build(Path(folder))

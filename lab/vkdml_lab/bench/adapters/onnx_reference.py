@@ -1,4 +1,4 @@
-"""The evaluator of the package onnx."""
+"""The adapter for the package onnx, which has an evaluator of its own."""
 
 from __future__ import annotations
 

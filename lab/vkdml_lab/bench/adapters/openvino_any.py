@@ -1,4 +1,4 @@
-"""OpenVINO on the CPU or a GPU."""
+"""The adapter for OpenVINO, on the CPU or a GPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OPTIONS = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
 
 
 class Library(OnnxLibrary):
-    """OpenVINO on the CPU or GPU whose name is most like `name`."""
+    """OpenVINO on a device. device: CPU or GPU. name: if there are several, the one with the most similar name is used."""
 
     def __init__(self, device: str = "CPU", name: str = "") -> None:
         self._core = openvino.Core()

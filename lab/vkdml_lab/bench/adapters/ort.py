@@ -1,4 +1,4 @@
-"""ONNX Runtime with its own providers or plugins, such as the WebGPU one, which uses Vulkan through Dawn."""
+"""The adapter for ONNX Runtime and its providers. Some are plugins, such as WebGPU's, which uses Vulkan through Dawn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WEBGPU = "WebGpu" + PROVIDER
 
 
 class Library(OnnxLibrary):
-    """One provider. vendor: the GPU vendor that a plugin shall use. plugin: path of its library."""
+    """ONNX Runtime with one provider. vendor: ID of the GPU vendor that a plugin should use. plugin: path of its library."""
 
     def __init__(self, provider: str = "CPUExecutionProvider", vendor: int = 0, plugin: str = "") -> None:
         self._provider = provider
@@ -50,7 +50,7 @@ def _webgpu() -> tuple[str, str]:
 
 
 def _devices(name: str, vendor: int) -> list[Any]:
-    """Return a list of one device that the plugin `name` offers: the first one of this vendor, or else the first of all."""
+    """Return a list of one device of the plugin `name`: the first one of this vendor or, if there is none, the first of all."""
     devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == name]
     if not devices:
         raise UnavailableError("no device listed: the plugin is offered only GPUs that the system lists in /sys/class/drm")

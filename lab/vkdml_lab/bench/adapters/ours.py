@@ -1,4 +1,4 @@
-"""vkdml in all ways that users can call it. The benchmark uses two: a layer on numpy arrays, and DirectML's objects."""
+"""The adapter for vkdml, with all ways to call it. The benchmark uses a layer on numpy arrays, and DirectML's objects."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class Library(Computes):
         return {way: ways[way]() for way in ("host", "device")}
 
     def ways(self, case: Case) -> dict[str, Callable[[], Runner]]:
-        """Return, by name, functions that prepare all ways to call a layer. "kernels" runs its kernels alone.
+        """Return all ways to call a layer, by name: functions that return a Runner.
 
-        From numpy to numpy: a layer (host), a layer's stream, a converted module (tensors on the CPU), an ONNX session. With
-        tensors on the device: DirectML's objects, executed one by one (device) or ten in a queue.
+        From numpy to numpy: a layer (host), its stream (stream), an ONNX session (session), a converted module (module). On the
+        device: DirectML's objects, executed one by one (device) or ten at once (queued), and only their kernels (kernels).
         """
         arrays = {name: array.astype(self._dtype) for name, array in case.arrays().items()}
         made = {"host": self._host, **({"module": self._module} if find_spec("torch") else {}), "session": self._session,
@@ -106,7 +106,7 @@ class Library(Computes):
         return Runner(case, layer.execute_queued, layer.zeros, self._downloaded(case), QUEUED)
 
     def _kernels(self, case: Case, arrays: Arrays) -> Runner:
-        """Return a Runner of the kernels that the way "device" runs. One call runs them ten times, in one submission."""
+        """Return a Runner of only the kernels of the way "device". One call runs them ten times, in one submission."""
         from vkdml_lab.internals import Run, Trial, open_device  # another commit's package may lack these
 
         layer = Layer(self._device, case, arrays, self._dtype)
@@ -132,10 +132,10 @@ class Library(Computes):
 
 
 class Layer:
-    """An operator with its buffers. Its recorded commands copy nothing, as all tensors stay on the device.
+    """A case's operator with its buffers. Its recorded commands copy nothing, as all tensors stay on the device.
 
-    Streaming cases alternate between two sets of outputs: the states in one set are the initial states of the execution that
-    writes the other.
+    Streaming cases have two sets of outputs, which executions use in turn. Each execution takes its initial states from the set
+    that the execution before it wrote.
     """
 
     def __init__(self, device: vkdml.Device, case: Case, arrays: Arrays, dtype: str) -> None:
@@ -158,7 +158,7 @@ class Layer:
         self._turn = 0
 
     def zeros(self) -> list[vkdml.Buffer]:
-        """Zero the initial states of the next execution, and return them."""
+        """Set the initial states of the next execution to 0. Returns their buffers."""
         self._turn = 0
         states = self._outputs[-1][1:1 + self._case.states]
         for state in states:
@@ -166,14 +166,14 @@ class Layer:
         return states
 
     def execute(self, *_: vkdml.Buffer) -> list[vkdml.Buffer]:
-        """Execute and return the outputs. The initial states are not used: they are the last outputs, already bound."""
+        """Execute the operator once. Returns the outputs' buffers. Arguments are ignored: initial states are already bound."""
         turn = self._turn
         self._turn = (turn + 1) % len(self._recorders)
         self._recorders[turn].execute()
         return self._outputs[turn]
 
     def execute_queued(self) -> list[vkdml.Buffer]:
-        """Begin ten executions, then wait for all. Returns the outputs."""
+        """Begin ten executions, then wait for all. Returns the outputs' buffers."""
         for pending in [self._recorders[0].execute_async() for _ in range(QUEUED)]:
             pending.wait()
         return self._outputs[0]

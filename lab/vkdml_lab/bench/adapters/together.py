@@ -1,4 +1,4 @@
-"""Several libraries in one process, which take turns so that the GPU does not rest. Ways to call them are named LIBRARY/WAY."""
+"""The adapter for several libraries in one process, so that the GPU does not rest. It names ways to call them LIBRARY/WAY."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vkdml_lab.processes import UnavailableError
 
 
 class Library:
-    """Holds the libraries. libraries: adapter and settings by name. description: each one's, or why it is missing."""
+    """Several libraries. libraries: adapter and settings by name. description: a library's, or why it is missing, by name."""
 
     def __init__(self, libraries: Mapping[str, tuple[str, Mapping[str, Any]]]) -> None:
         self._libraries: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Access to PyTorch's GPUs: only this module lists them, waits for them, and records their graphs."""
+"""Lists PyTorch's GPUs, waits for them, and records graphs of their work. No other module does this."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Work = Callable[[], object]
 
 
 @dataclass(frozen=True)
-class Place:
-    """A device that PyTorch computes on. wait: waits until it is idle. graph: records a function's work and returns a function
-    that repeats it; None if PyTorch cannot. has_tf32: whether the TF32 setting has an effect.
+class TorchDevice:
+    """A device of PyTorch. wait: waits until the device is idle. graph: records the work of a function, and returns a function
+    that repeats it; None if PyTorch cannot record. has_tf32: whether the TF32 setting has an effect.
     """
 
     device: torch.device
@@ -29,23 +29,23 @@ class Place:
     has_tf32: bool = False
 
 
-CPU = Place(torch.device("cpu"), "CPU")  # a call returns when it is done
+CPU = TorchDevice(torch.device("cpu"), "CPU")  # a call returns when it is done
 
 
-def find(kinds: Sequence[str] = KINDS, name: str = "") -> Place:
-    """Return the GPU whose name is most like `name`, of the first of these kinds that has any. Raises UnavailableError."""
+def find(kinds: Sequence[str] = KINDS, name: str = "") -> TorchDevice:
+    """Return a GPU of the first of `kinds` that has any: the one with the name most like `name`. Raises UnavailableError."""
     for kind in kinds:
         module = getattr(torch, kind)
         if module.is_available():
             names = {index: getattr(module, "get_device_name", str)(index) for index in range(module.device_count())}
             device = torch.device(kind, most_alike(names, name))
             is_cuda = kind == "cuda" and torch.version.hip is None
-            return Place(device, _described(device), module.synchronize, _graph if kind == "cuda" else None, is_cuda)
+            return TorchDevice(device, _described(device), module.synchronize, _graph if kind == "cuda" else None, is_cuda)
     raise UnavailableError(f"this torch, {torch.__version__}, sees no GPU ({', '.join(kinds)})")
 
 
 def _described(device: torch.device) -> str:
-    """Return a device's name, and the library that runs its recurrent layers."""
+    """Return the name of a GPU. For CUDA and ROCm, it is followed by their version and cuDNN's (or MIOpen's)."""
     if device.type != "cuda":
         return device.type.upper() if device.type != "xpu" else torch.xpu.get_device_name(device)
     runs = f"ROCm {torch.version.hip}" if torch.version.hip else f"CUDA {torch.version.cuda}"

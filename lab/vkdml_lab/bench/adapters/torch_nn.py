@@ -1,4 +1,4 @@
-"""PyTorch's torch.nn.GRU and LSTM, on the CPU or a GPU: through cuDNN, MIOpen or oneDNN."""
+"""The adapter for PyTorch's torch.nn.GRU, LSTM and RNN, on the CPU or a GPU: through cuDNN, MIOpen or oneDNN."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ WAYS = ("host", "device")  # ways that the benchmark uses
 
 
 class Library(Computes):
-    """PyTorch on a device. device: cpu, one of torch_gpu.KINDS, or gpu for any of them. name: picks the GPU with the most
-    similar name. tf32: None keeps torch's default.
+    """PyTorch on a device. device: cpu, one of torch_gpu.KINDS, or gpu for any of them. name: the GPU with the most similar
+    name is used. tf32: whether TF32 is allowed; None keeps torch's default.
     """
 
     def __init__(self, device: str = "cpu", dtype: str = "float32", tf32: bool | None = None, name: str = "") -> None:
@@ -56,7 +56,7 @@ class Library(Computes):
         return dict(zip(node.outputs, [y, *(state.swapaxes(0, 1) if is_batch_first else state for state in last)]))
 
     def _state(self, node: Node, name: str, is_reverse: bool) -> torch.Tensor:
-        """Return an initial state as [directions, batch, hidden], with zeros for a direction that the node lacks."""
+        """Return an initial state as [directions, batch, hidden]. is_reverse: a forward direction of zeros goes before it."""
         array = node.inputs.get(name)
         if array is None:
             array = np.zeros((node.directions, node.batch, node.hidden), node.inputs["X"].dtype)
@@ -87,8 +87,9 @@ class Library(Computes):
         return {way: make() for way, make in self.ways(case).items() if way in WAYS}
 
     def ways(self, case: Case) -> dict[str, Callable[[], Runner]]:
-        """Return the ways to call a module: from numpy to numpy (host); on a GPU also with tensors that stay there, one call at
-        a time or ten in a queue, each also as a graph. Before a way is timed, it sets TF32, which is a setting of the process.
+        """Return all ways to call a module, by name: functions that return a Runner. "host" has tensors on the CPU. On a GPU,
+        others keep them there: "device" (one call), "queued" (ten calls), "graph" and "graph queued" (a recorded graph of
+        these). Each Runner sets TF32 before a sample, as this is a setting of the process.
         """
         place, dtype = self._place, self._dtype
         module = make_module(node_of(case)).to(place.device, dtype)
@@ -139,8 +140,8 @@ class Library(Computes):
 
 
 def make_module(node: Node) -> torch.nn.Module:
-    """Make a module with the node's weights and type. PyTorch's GRU has linear_before_reset = 1. A backward node becomes the
-    second direction of a bidirectional module.
+    """Return a module with the node's weights and type. A reverse node becomes the second direction of a bidirectional module.
+    Raises UnsupportedError if PyTorch has no such module, for example no GRU with linear_before_reset = 0.
     """
     unsupported = [*(["clip"] if node.get("clip") is not None else []), *(["input_forget"] if node.get("input_forget") else []),
                    *(["peepholes"] if "P" in node.inputs else []),
@@ -166,21 +167,21 @@ def make_module(node: Node) -> torch.nn.Module:
 
 
 def tensor(array: np.ndarray) -> torch.Tensor:
-    """Return a tensor of the array's type; torch itself takes no bfloat16 array."""
+    """Return an array as a tensor of the same type. It may be bfloat16, which torch.from_numpy does not take."""
     if array.dtype.name != "bfloat16":
         return torch.from_numpy(np.ascontiguousarray(array))
     return torch.from_numpy(array.astype(np.float32)).to(torch.bfloat16)
 
 
 def reorder(cell: str, array: np.ndarray) -> np.ndarray:
-    """Reorder rows from ONNX's order of gates to PyTorch's."""
+    """Return an array with its rows of gates in PyTorch's order instead of ONNX's. cell: gru, lstm or rnn."""
     gates = array.reshape(len(GATE_ORDER[cell]), -1, *array.shape[1:])
     return gates[list(GATE_ORDER[cell])].reshape(array.shape)
 
 
 def caller(module: torch.nn.Module, lengths: np.ndarray | None, batch_first: bool = False
             ) -> Callable[[torch.Tensor, Sequence[torch.Tensor]], list[torch.Tensor]]:
-    """Return a function that calls the module and returns y and the last states. lengths: of rows, for a PackedSequence."""
+    """Return a function that calls the module: from x and initial states to [y, *last states]. lengths: of rows, or None."""
 
     @torch.inference_mode()
     def call(x: torch.Tensor, states: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -196,7 +197,7 @@ def caller(module: torch.nn.Module, lengths: np.ndarray | None, batch_first: boo
 
 
 def state_tensors(case: Case, dtype: torch.dtype, device: torch.device | None = None) -> list[torch.Tensor]:
-    """Return the initial states of a case's first call: zeros."""
+    """Return the initial states of a case's first call: tensors of zeros."""
     return [torch.zeros(case.state_shape, dtype=dtype, device=device) for _ in range(case.states)]
 
 

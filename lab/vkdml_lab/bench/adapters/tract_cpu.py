@@ -1,4 +1,4 @@
-"""Sonos's tract on the CPU."""
+"""The adapter for Sonos's tract, on the CPU."""
 
 from __future__ import annotations
 

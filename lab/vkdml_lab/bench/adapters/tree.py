@@ -1,4 +1,4 @@
-"""vkdml as a given source tree has it, for `bench.against`. Uses public names only, so that it runs with other commits."""
+"""The adapter for the vkdml of a given source tree, for `bench.against`. It uses public names only, as commits differ."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ LATER_CALLS = 3
 
 
 class Library:
-    """Measures the vkdml of a source tree. Opens the device when a case begins, as the time of a first result includes that.
+    """The vkdml of a source tree. Opens the device only when a case begins, as this counts as a part of the first result.
 
-    tree: the folder of the source tree from which vkdml must come. device: an index.
+    tree: the folder that vkdml must be imported from (UnavailableError if it is not). device: an index.
     """
 
     def __init__(self, tree: Path, device: int) -> None:
@@ -35,8 +35,8 @@ class Library:
         return self._library.prepare(case)
 
     def measure(self, case: Case) -> dict[str, Any]:
-        """Measure from numpy to numpy. Returns `first`, the seconds to open the device and make the first call, and `compile`,
-        the seconds of the first call minus a later call's.
+        """Measure a case from numpy to numpy, in seconds. Returns `first`, the time to open the device and make the first call,
+        and `compile`, the time of the first call minus that of a later call.
         """
         arrays = case.arrays()
         started = time.perf_counter()
