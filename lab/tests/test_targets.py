@@ -88,7 +88,7 @@ def test_what_is_open_is_not_judged(mistake):
 @pytest.mark.family("what may be ignored", first=2)
 @pytest.mark.parametrize("cause", judging.AS_IF)
 def test_the_verdict_names_the_cause(cause):
-    """The verdict names what a library ignores, such as clip, for at least one small node. cause: its name in judging.AS_IF."""
+    """The verdict on at least one small node names the library's mistake. cause: this mistake, such as "clip is ignored"."""
     causes = []
     for node, against in small():
         other = dict(judging.readings(node)).get(cause)

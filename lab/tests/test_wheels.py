@@ -56,7 +56,7 @@ def test_the_wheel_of_vkdml_has_nothing_else(wheels):
 
 
 def test_the_laboratory_imports_nothing_from_the_checkout():
-    """Modules of the laboratory's wheel import nothing from the checkout's tests, tools, bench and lab, but for controls.py."""
+    """Modules of the laboratory's wheel, except controls.py, import nothing from the checkout's tests, tools, bench and lab."""
     for path in (ROOT / "lab/vkdml_lab").rglob("*.py"):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ImportFrom) and path.name not in FROM_THE_CHECKOUT:

@@ -90,7 +90,7 @@ def test_special_numbers_are_certain(special, wrong):
 
 
 def test_results_that_rounding_decides_are_not_judged():
-    """A ThresholdedRelu's result cannot be judged if its input equals the threshold. If they differ a little, it can."""
+    """A ThresholdedRelu's result cannot be judged if its input equals the threshold. It can be if they differ a little."""
     for alpha, is_certain in ((0.75, False), (0.7501, True)):
         desc = make_desc(cells.RNN, 1, 1, 1, 1, BiasTensor=None, HiddenInitTensor=None, SequenceLengthsTensor=None,
                          ActivationDescs=[descs.DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC(Alpha=alpha)])

@@ -14,7 +14,7 @@ from vkdml_lab.processes import UnavailableError
 
 
 class Library(Computes):
-    """A library made of a function f(op, attributes, inputs) -> outputs. name: module.function. folder: of the module."""
+    """A function f(op, attributes, inputs) -> outputs, as a library. name: module.function. folder: the module's folder."""
 
     def __init__(self, name: str, folder: str = "") -> None:
         sys.path.insert(0, folder)

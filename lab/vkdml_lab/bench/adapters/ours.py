@@ -50,8 +50,9 @@ class Library(Computes):
     def ways(self, case: Case) -> dict[str, Callable[[], Runner]]:
         """Return all ways to call a layer, by name: functions that return a Runner.
 
-        From numpy to numpy: a layer (host), its stream (stream), an ONNX session (session), a converted module (module). On the
-        device: DirectML's objects, executed one by one (device) or ten at once (queued), and only their kernels (kernels).
+        Outputs come back to the host from a layer (host), its stream (stream), an ONNX session (session) and a converted
+        PyTorch module (module). They stay on the device with DirectML's objects, executed one by one (device) or ten at once
+        (queued), and if only the kernels run (kernels).
         """
         arrays = {name: array.astype(self._dtype) for name, array in case.arrays().items()}
         made = {"host": self._host, **({"module": self._module} if find_spec("torch") else {}), "session": self._session,

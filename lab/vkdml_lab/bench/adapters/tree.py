@@ -1,4 +1,4 @@
-"""The adapter for the vkdml of a given source tree, for `bench.against`. It uses public names only, as commits differ."""
+"""The adapter for the vkdml of a given source tree, for `bench.against`. It uses public names only, which all commits have."""
 
 from __future__ import annotations
 
