@@ -1,4 +1,4 @@
-"""Runs a driver's compiler in a process of its own, which is started again after a crash."""
+"""Compiles kernels with the compiler of a GPU's driver, in a child process that is started again if it crashes."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ _OF_A_SIMD = "Subgroups per SIMD"
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What the compiler made of a kernel. error: why it failed; the rest is empty then. ms: compile time. width: lanes of a
-    subgroup. figures: numbers that the driver reports, by this project's names. of_simd: whether figures["subgroups"] is for a
-    vector unit instead of a core. assembly: as the driver shows it.
+    """A kernel that a driver has compiled. error: why compiling failed, or "". ms: the compiler's processor time. width: number
+    of lanes of a subgroup. figures: the driver's statistics, by the names in _NAMES. of_simd: whether figures["subgroups"]
+    counts for one vector unit, and not for a whole core. assembly: the text that the driver shows.
     """
 
     kernel: str
@@ -58,13 +58,13 @@ class Pipeline:
 
     @cached_property
     def code(self) -> Loop | None:
-        """The parsed assembly, or None if its syntax is not known."""
+        """The assembly as a Loop (instructions and inner loops), or None if its syntax is unknown."""
         blocks = parse(self.assembly)
         return loops(blocks) if blocks else None
 
 
 def pipeline(kernel: str, answer: dict[str, Any], folder: Path) -> Pipeline:
-    """Return what pipelines.c made of a kernel. answer: the line that it printed. folder: where it wrote the assembly."""
+    """Make a Pipeline from the JSON that pipelines.c printed about a kernel. folder: holds the assembly's files."""
     if answer["result"]:
         return Pipeline(kernel, answer["ms"], f"Vulkan's result is {answer['result']}")
     # If a driver compiles several widths, it runs the widest, which is the last
@@ -83,13 +83,13 @@ def _numbered(folder: Path, executable: int) -> list[Path]:
 
 
 def as_of_a_real_one(gpu: Gpu, found: DeviceInfo) -> DeviceInfo:
-    """Return a device's facts, with a real GPU's type, name and number of cores, which the driver alone does not know."""
+    """Return the facts that the driver would report on the real GPU. found: those that it reports without the GPU."""
     return replace(found, type=_TYPES[gpu.kind], name=gpu.title or found.name,
                    compute_units=gpu.rates.units if found.compute_units or not gpu.shim else 0)
 
 
 class Compiler:
-    """The compiler of a GPU. folder: where the fetched drivers are. keep: folder in which to keep assemblies, if any."""
+    """Compiles kernels for a GPU. folder: the fetched drivers. keep: the folder in which to keep the assembly, or None."""
 
     def __init__(self, gpu: Gpu, folder: Path | None, keep: Path | None = None) -> None:
         self.gpu = gpu
@@ -105,7 +105,7 @@ class Compiler:
 
     @cached_property
     def info(self) -> DeviceInfo:
-        """The facts about the device that vkdml plans by, with a real GPU's name and number of cores."""
+        """The facts by which vkdml plans, as the driver would report them on the real GPU."""
         run = subprocess.run([*self._driver.python(), "-c", _ENUMERATE], env=self._driver.environment, text=True,
                              capture_output=True)
         if run.returncode:
@@ -142,7 +142,7 @@ class Compiler:
         return pipeline(name, json.loads(answer), folder)
 
     def _ask(self, line: str) -> str | None:
-        """Send a line to the compiler's process. Returns its answer, or None if the process ended."""
+        """Send a line to the compiler's process. Returns the line of JSON that answers it, or None if the process has ended."""
         if self._process is None:
             self._log: IO[str] = (self._files / "log").open("w+")
             self._process = subprocess.Popen([*self._driver.prefix, self._program], env=self._driver.environment, text=True,

@@ -1,4 +1,4 @@
-"""Demands: bounds on figures of the plans' compiled code, in one table. A part is a compiled kernel of a plan."""
+"""Lists demands: bounds on figures of compiled kernels, such as the number of spills. A Part is a compiled kernel."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ def _microseconds(part: Part) -> float | None:
 
 
 def _share_of_known(part: Part) -> float | None:
-    """Return a step's estimated time divided by that in times.txt for this GPU, case and plan. None if times.txt has none."""
+    """Return the estimated time of the kernel's step, divided by the time in times.txt. None if there is no such time."""
     known = times.KNOWN.get((part.gpu.name, part.case.name, part.plan))
     found = _microseconds(part)
     return found / known if found and known else None
 
 
 def _weights_loaded(part: Part) -> float | None:
-    """Return how many loads of weights an invocation does in a step. None if the plan is not meant to keep all weights."""
+    """Return the loads of weights by an invocation in a pass. None unless the plan should keep all weights on the core."""
     if not part.estimate or not part.step or part.plan != PERSISTENT or not part.is_loop or part.step.streams:
         return None
     return max(0.0, part.estimate.step.totals["weight loads"] / part.step.passes - part.step.own_loads)
 
 
 def _rounds(part: Part) -> float | None:
-    """Return how many batches of workgroups run one after another. None if no workgroup waits, or if options force the plan."""
+    """Return in how many batches the workgroups run. None if they do not wait for each other, or if options force the plan."""
     return part.estimate.rounds if part.estimate and part.waits and part.plan in (DEFAULT, TRIED) else None
 
 
 def _share_of_peak(part: Part) -> float | None:
-    """Return the rate of the time loop's useful multiply-adds as a share of the GPU's peak."""
+    """Return the rate of the time loop's useful multiply-adds, divided by the GPU's peak rate. None for other kernels."""
     if not part.estimate or not part.is_loop:
         return None
     problem, rates = part.case.problem, part.gpu.rates
@@ -69,7 +69,7 @@ def _share_of_peak(part: Part) -> float | None:
 
 
 def _share_of_floor(part: Part) -> float | None:
-    """Return a step's time divided by the least time to read its weights, from the nearest cache that holds all of them."""
+    """Return a step's estimated time, divided by the least time to read the weights that it loads. None if it loads none."""
     if not part.estimate or not part.is_loop:
         return None
     problem, constants, rates = part.case.problem, part.dispatch.constants, part.gpu.rates
@@ -81,7 +81,7 @@ def _share_of_floor(part: Part) -> float | None:
 
 
 def _projection_share(part: Part) -> float | None:
-    """Return the projection's multiply-adds as a share of what limits it: instructions, shared memory or loads."""
+    """Return the share of the projection's estimated cycles in which it multiplies and adds. None for other kernels."""
     found = part.estimate
     if not found or not part.is_projection:
         return None
@@ -97,7 +97,7 @@ def _everywhere(part: Part) -> bool:
 
 
 def _may_run(part: Part) -> bool:
-    """Whether a user may get this plan without forcing it. On desktop GPUs, the tuner or a fallback may use any plan."""
+    """Whether vkdml may choose the kernel's plan by itself. On desktop GPUs, the tuner or a fallback may use any plan."""
     return part.gpu.kind == DESKTOP or part.plan.startswith((DEFAULT, TRIED))
 
 
@@ -106,7 +106,7 @@ def _desktop(part: Part) -> bool:
 
 
 def _of(cases: Iterable[Case], *plans: str, gpus: tuple[str, ...] = _TIMED) -> Callable[[Part], bool]:
-    """Return a function that selects the parts of these cases, GPUs and plans. Without plans, it selects those of all plans."""
+    """Return a function that tells whether a kernel is of these cases, plans and GPUs. Without plans, any plan will do."""
     names = {case.name for case in cases}
     return lambda part: part.gpu.name in gpus and part.case.name in names and (not plans or part.plan in plans)
 
@@ -117,8 +117,8 @@ def _one_row(cell: str, two_phases: bool = False) -> list[Case]:
 
 @dataclass(frozen=True)
 class Demand:
-    """A bound on a figure of code. what: the figure's name. where: selects the parts that it applies to. figure: returns a
-    part's figure, or None if it has none. of_best: only the best plan of each case on each GPU must keep it.
+    """A bound on a figure of compiled kernels. what: the figure's name. where: tells whether a kernel must keep the bound.
+    figure: returns a kernel's figure; None if it has none. of_best: only the best kernel of each case on each GPU must keep it.
     """
 
     what: str
@@ -167,7 +167,7 @@ DEMANDS = [
 
 @dataclass(frozen=True)
 class Expected:
-    """Breaches of a demand on a GPU that are known: at most `parts` of them, with figures no worse than `worst`."""
+    """Known breaches of a demand on a GPU: at most `parts` kernels, with figures no worse than `worst`. why: their cause."""
 
     demand: str
     gpu: str
@@ -202,7 +202,7 @@ EXPECTED = [
 
 @dataclass(frozen=True)
 class Held:
-    """A part that a demand applies to. value: the part's figure."""
+    """A kernel to which a demand applies. value: the kernel's figure."""
 
     demand: Demand
     part: Part
@@ -222,7 +222,7 @@ def hold(parts: Iterable[Part]) -> Iterator[Held]:
 
 
 def _best(demand: Demand, held: list[Held]) -> Iterator[Held]:
-    """Yield, for each case and GPU, the part with the best figure."""
+    """Yield, of each case on each GPU, the kernel with the best figure: the highest if `least` is set, else the lowest."""
     def which(one: Held) -> tuple[str, str]:
         return one.part.gpu.name, one.part.case.name
 

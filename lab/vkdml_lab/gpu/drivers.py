@@ -1,5 +1,5 @@
-"""Runs programs with a real GPU's driver but without the GPU: with a driver in a folder that gpu/fetch made, and with a library
-in the process (the shim) that answers in place of the kernel driver.
+"""Runs programs with a real GPU's Vulkan driver, but without the GPU. The driver is in a folder that gpu/fetch made. A library
+in the process, the shim, answers in place of the GPU's Linux kernel driver.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
 
 def manifest(name: str, folder: Path = Path("/usr/share/vulkan/icd.d")) -> Path:
-    """Return the manifest (JSON file) of an installed driver of Mesa. Its name has the processor only in older versions."""
+    """Return the path of the manifest (JSON) of Mesa's driver `name`. Old versions of Mesa put the processor in its name."""
     return max(folder / f"{name}_icd.x86_64.json", folder / f"{name}_icd.json", key=Path.exists)
 
 
@@ -28,17 +28,17 @@ INSTALLED = manifest("radeon")  # the driver for GPUs whose suite is ""
 
 @dataclass(frozen=True)
 class Driver:
-    """A driver to run commands with. prefix: words that go before commands. environment: all variables of commands."""
+    """How to run commands with a driver. prefix: words to put before a command. environment: all variables of the command."""
 
     prefix: list[str]
     environment: dict[str, str]
 
     def python(self) -> list[str]:
-        """Return the command that runs this Python under the driver, by its real file, as the loader does not follow links."""
+        """Return the command that runs this Python with the driver. It names the real file, as the loader follows no links."""
         return [*self.prefix, os.path.realpath(sys.executable)]
 
     def virtual_environment(self, folder: Path) -> Path:
-        """Make a virtual environment like this one, whose programs run under the driver. Returns its Python."""
+        """Make a virtual environment like this one, whose programs run with the driver. Returns the path of its Python."""
         script, real = folder / "bin" / "python", Path(sys.executable).resolve()
         if sys.executable == str(script):
             return script
@@ -62,7 +62,7 @@ class Driver:
 
 
 def driver(gpu: Gpu, folder: Path | None, temporary: Path) -> Driver:
-    """Return the driver of a GPU. folder: made by gpu/fetch. temporary: a folder for files that the Vulkan loader reads."""
+    """Return how to run commands with a GPU's driver. folder: made by gpu/fetch. temporary: folder for the manifest."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("VK_", "LD_"))}
     environment = kept | gpu.environment | {"MESA_SHADER_CACHE_DISABLE": "true", "PYTHONPATH": python_path(),
                                             "VKDML_SELFTEST": "off"}  # nothing is computed
@@ -82,7 +82,7 @@ def driver(gpu: Gpu, folder: Path | None, temporary: Path) -> Driver:
 
 
 def python_path() -> str:
-    """Return the folders of this process's modules, for a Python outside of the virtual environment."""
+    """Return a value for PYTHONPATH: this process's folders of modules, for a Python outside of the virtual environment."""
     return os.pathsep.join([str(Path(__file__).resolve().parents[2]), *filter(None, sys.path)])
 
 

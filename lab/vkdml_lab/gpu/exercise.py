@@ -1,10 +1,10 @@
-"""Runs all of vkdml with a GPU's driver but without the GPU: a layer, a stack and a stream; then each cell, type and schedule,
-with lengths and both directions.
+"""Runs all of vkdml with a GPU's driver but without the GPU: a layer, a stack and a stream; then each cell, element type and
+schedule, with lengths and both directions.
 
     python -m vkdml_lab.gpu.exercise [control]     in a process that lab/vkdml_lab/gpu/drivers.py has set up
 
-Submissions do nothing, so results are ignored. This is for validation, and to run the host's code for GPUs. `control` leaves
-out all barriers, which validation must report.
+Submissions do nothing, so results are ignored. These runs test the host's code for GPUs, and validation may watch them.
+`control` runs only a layer, without barriers, which validation must report.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def run_problem(device: Device, cell: Cell, element: ElementType, sizes: tuple[i
 
 
 def expect_refusal(device: Device) -> None:
-    """Check that vkdml refuses float64. Its self-test must find wrong results, as nothing is computed."""
+    """Exit with an error unless vkdml refuses float64, whose self-test must fail where nothing is computed."""
     try:
         run_problem(device, RNN, FLOAT64, _SMALL, Options())
     except DriverError:
@@ -46,7 +46,7 @@ def expect_refusal(device: Device) -> None:
 
 
 def everything(device: Device) -> tuple[int, int]:
-    """Run all problems. Returns how many ran, and how many were refused for this device or type."""
+    """Run each cell, element type, schedule and flag, in two sizes. Returns how many ran, and how many vkdml refused."""
     ran = refused = 0
     for cell, element, options in product(CELLS, ELEMENT_TYPES, FORCED.values()):
         for values in product((False, True), repeat=len(cell.flags)):

@@ -1,4 +1,4 @@
-"""The GPUs that plans are checked for, and their drivers. The planner's figures are in src/vkdml/planning/gpus.py."""
+"""Lists the GPUs for which drivers compile vkdml's kernels here. Their rates are in src/vkdml/planning/gpus.py."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ DESKTOP, INTEGRATED, MOBILE = "desktop", "integrated", "mobile"
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU. suite: Debian's suite that has its driver. shim: the library that stands in for the kernel driver, or "".
-
-    title: the device's name, if its driver does not know it. allocation: unit in which a lane's registers are allocated, if the
-    driver's own count of subgroups is wrong because it assumes fewer registers; else 0.
+    """A GPU for which a driver compiles. suite: Debian's suite that has the driver. driver: its name in Mesa. environment:
+    variables that select the GPU. shim: the library that stands in for the Linux kernel driver, or "". title: the device's
+    name, if the driver does not know it. allocation: a lane gets registers in multiples of this number; 0: the driver itself
+    counts correctly how many subgroups fit.
     """
 
     name: str
@@ -34,7 +34,7 @@ def _amd(name: str, chip: str, figures: str) -> Gpu:
 
 
 def _radv(name: str, family: str, figures: str, title: str, allocation: int = 0) -> Gpu:
-    """Make a GPU for which RADV up to Mesa 25 compiles without a shim. It has no memory, so kp (Kompute) cannot use it."""
+    """Return a GPU for which RADV up to Mesa 25 compiles without a shim. It reports no memory, so Kompute cannot use it."""
     return Gpu(name, DESKTOP, "trixie", "radeon", {"RADV_FORCE_FAMILY": family}, FIGURES[figures], "", title, allocation)
 
 

@@ -1,4 +1,4 @@
-"""Finds the loops of an assembly. A polling loop waits for other workgroups: it loads flags until they are set."""
+"""Finds the loops in assembly. A polling loop waits for other workgroups: it loads words of h until all have been stored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FLAG = 4  # most bytes of a flag
 
 @dataclass
 class Loop:
-    """A loop: its instructions and inner loops, in order. The whole code is also a Loop, which runs once."""
+    """A loop. body: its instructions and inner loops, in order. The whole program is also a Loop, which runs once."""
 
     body: list[Instruction | Loop] = field(default_factory=list)
 
@@ -36,12 +36,12 @@ class Loop:
 
     @property
     def at_once(self) -> Loop:
-        """The loop as it runs if its first poll finds the flags set."""
+        """A copy of the loop as it runs if the first poll succeeds: without the instructions that follow only a failed poll."""
         return Loop([item for item in self.body if isinstance(item, Loop) or not item.in_vain])
 
 
 def loops(blocks: list[Block]) -> Loop:
-    """Return the whole code as a loop. An inner loop stands where its first block was; blocks keep their order."""
+    """Return the program as a Loop, with inner loops in place of their blocks. Sets instructions' `in_vain` and `role`."""
     numbers = {block.label: number for number, block in enumerate(blocks)}
     after = [[numbers[label] for label in block.followers if label in numbers] for block in blocks]
     before: list[list[int]] = [[] for _ in blocks]
@@ -67,7 +67,7 @@ def loops(blocks: list[Block]) -> Loop:
 
 
 def _backward(after: list[list[int]]) -> Iterator[tuple[int, int]]:
-    """Yield the pairs (block, target) of branches that jump back to a block on the path to them, in a depth-first search."""
+    """Yield (block, target) for each branch back to a block on its path in a depth-first search. after: blocks' followers."""
     on_the_way: dict[int, Iterator[int]] = {0: iter(after[0])}
     seen = {0}
     while on_the_way:
@@ -83,8 +83,8 @@ def _backward(after: list[list[int]]) -> Iterator[tuple[int, int]]:
 
 
 def _in_vain(blocks: list[Block], after: list[list[int]], first: int, numbers: set[int]) -> set[int]:
-    """Return the blocks of a polling loop that run only after a poll that found nothing. They load a flag, but neither load nor
-    store the state. first: the loop's first block. numbers: all of its blocks.
+    """Return the blocks of a polling loop that run only after a failed poll (none for other loops). They load the flag gave_up,
+    but neither load h nor store it. after: each block's followers. first: the loop's first block. numbers: all its blocks.
     """
     def loads(number: int, flags: bool) -> bool:
         return any(one.kind == LOAD and one.coherent and (one.size <= _FLAG) == flags for one in blocks[number].instructions)
@@ -100,7 +100,7 @@ def _in_vain(blocks: list[Block], after: list[list[int]], first: int, numbers: s
 
 
 def _passed_over(blocks: list[Block], after: list[list[int]], first: int, numbers: set[int]) -> set[int]:
-    """Return the blocks that an iteration may skip, if the loop has multiply-adds. first: its first block. numbers: all."""
+    """Return the blocks of a loop that an iteration may skip; none if it has few multiply-adds. numbers: all of its blocks."""
     if sum(one.multiply_adds * one.repeats for number in numbers for one in blocks[number].instructions) < _ENOUGH:
         return set()
     last = {number for number in numbers if first in after[number]}
@@ -108,7 +108,7 @@ def _passed_over(blocks: list[Block], after: list[list[int]], first: int, number
 
 
 def _reached(links: list[list[int]], first: int, numbers: set[int]) -> set[int]:
-    """Return the blocks that can be reached from the first one over `links` without leaving `numbers`."""
+    """Return the blocks that can be reached from block `first` without leaving `numbers`. links: each block's next ones."""
     found, left = set[int](), [first]
     while left:
         number = left.pop()
@@ -119,7 +119,7 @@ def _reached(links: list[list[int]], first: int, numbers: set[int]) -> set[int]:
 
 
 def _nest(blocks: list[Block], numbers: set[int], bodies: dict[int, set[int]]) -> Loop:
-    """Return a loop of these blocks with its inner loops. bodies: the blocks of each loop, by its first block."""
+    """Return a Loop of the blocks `numbers`, with nested inner loops. bodies: the blocks of each loop, by its first block."""
     loop, done = Loop(), set[int]()
     for number in sorted(numbers):
         if number in done:
@@ -135,5 +135,5 @@ def _nest(blocks: list[Block], numbers: set[int], bodies: dict[int, set[int]]) -
 
 
 def of_products(whole: Loop) -> Loop:
-    """Return the loop with the most multiply-adds, not counting loops inside of others, or the whole code if none has any."""
+    """Return the loop with the most multiply-adds, not counting loops inside of others, or the program if no loop has any."""
     return max((loop for loop in whole.inner if loop.has_products), key=lambda loop: loop.multiply_adds, default=whole)

@@ -1,4 +1,4 @@
-"""Plans a case for a GPU and compiles its pipelines, with the compiler's figures and the model's estimates."""
+"""Plans a case (a problem) for a GPU, compiles the kernels, and adds the compiler's figures and estimates of times."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ _TRIED = 5  # the tuner may choose any of these candidates after the first
 
 @dataclass(frozen=True)
 class Part:
-    """A compiled kernel of a plan. plan: name of the options. dispatch: the largest that runs the kernel. step, estimate: for
-    time loops and projections with known assembly, else None. counts: figures counted in the assembly.
+    """A compiled kernel of a plan. plan: name of its options. dispatch: the one with the most workgroups that runs the kernel.
+    step: facts about a step of a time loop or projection, else None. estimate: of the step's time; None if the assembly is
+    unknown. counts: numbers of instructions of some kinds in the assembly.
     """
 
     gpu: Gpu
@@ -53,7 +54,7 @@ class Part:
 
     @property
     def waits(self) -> bool:
-        """Whether workgroups of the kernel wait for each other. Its name says so, with or without a suffix."""
+        """Whether workgroups of the kernel wait for each other: the kernel's name contains "_persistent"."""
         return "_persistent" in self.dispatch.kernel
 
     @property
@@ -62,7 +63,7 @@ class Part:
 
 
 def parts(compiler: Compiler, case: AnyCase, forced: dict[str, Options] = FORCED) -> Iterator[Part | str]:
-    """Yield each compiled kernel of each plan, or a sentence if a plan is refused."""
+    """Yield each kernel of a case's plans, and a sentence for each plan that is refused. forced: options by plan's name."""
     if isinstance(case, PlainCase):
         yield from _parts(compiler, case, DEFAULT, plan_plain(case.problem, compiler.info).execute)
         return
@@ -81,7 +82,7 @@ def parts(compiler: Compiler, case: AnyCase, forced: dict[str, Options] = FORCED
 
 
 def first_call(compiler: Compiler, case: Case) -> dict[str, float]:
-    """Return the seconds of compiling in a case's first call, by purpose. A pipeline counts for its first purpose only."""
+    """Return the seconds of compiling in a case's first call, by purpose and for "all". Each pipeline counts once."""
     made: set[int] = set()
     found: dict[str, float] = {}
     for what, plans in plans_of_first_call(case.problem, compiler.info).items():
@@ -114,7 +115,7 @@ def _estimated(part: Part, dispatch: float) -> Part:
 
 
 def _gates_ahead(code: Loop, constants: dict[str, int], width: int) -> float:
-    """Return how many loads of gates come before a step's first poll, for each row that an invocation finishes."""
+    """Return how many loads of projected gates come before a step's first poll, for each row that an invocation finishes."""
     of_first_phase = constants["GATES"] - constants["PHASES"] + 1
     loads = loads_before_waiting(of_products(code), 4 * of_first_phase, width)
     return loads / ceil_div(constants["ROWS"], constants["COLUMN_GROUPS"])

@@ -1,7 +1,7 @@
-"""Estimates how long a step takes, by a simple model of the compiled code. It ranks plans and measures nothing.
+"""Estimates how long a step of a kernel takes, by a simple model of the compiled code. It ranks plans and measures nothing.
 
-A subgroup alone runs its instructions in order, one in a cycle (or in as many as its lanes need), and waits for pending
-results. Several subgroups on a core take the longest of that, of all their instructions, and of the bytes that they load.
+A subgroup alone on a core issues its instructions in order, one in a cycle (or in as many as its lanes need), and waits for
+pending results. Several subgroups take as long as the slowest of: one alone, all their instructions, all bytes that they load.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Totals = defaultdict[str, float]
 
 
 def latencies(rates: GpuRates) -> dict[str, int]:
-    """Return the cycles until a load's result is there, by kind of load."""
+    """Return the latency of a load in cycles, by the kind of load."""
     return {LOAD: round(rates.latency * rates.clock), **_LATENCY}
 
 
@@ -46,9 +46,9 @@ def _difference(later: Totals, earlier: Totals) -> Totals:
 
 
 @dataclass
-class SimdLanes:
-    """Simulates one subgroup, alone on a core, that skips nothing, although other subgroups of its workgroup may. totals:
-    vector units' cycles, multiply-adds, bytes, loads and waits, averaged over subgroups. shares: by Instruction.role.
+class SimulatedSubgroup:
+    """Simulates a subgroup that is alone on a core and skips no instruction. shares: which part of a workgroup runs an
+    instruction, by its role. totals: sums of cycles, bytes and waits, weighted by these shares, and of multiply-adds and loads.
     """
 
     lanes: int  # a vector unit's
@@ -98,14 +98,14 @@ class SimdLanes:
         self.totals[f"{instruction.kind} bytes"] += instruction.size * of_all
         if instruction.tag:
             self.under_way.append((self.now + self.latency[instruction.kind], instruction))
-        if is_whole(instruction):
+        if is_vector_load(instruction):
             # several loads may together load for all lanes
             self.totals["state loads" if instruction.coherent else "weight loads"] += lanes / self.width
         elif instruction.kind == SHARED and instruction.size:
             self.totals["shared loads"] += 1
 
     def _wait(self, tag: str, most: int, of_subgroups: float) -> None:
-        """Wait until at most `most` loads of this tag are pending. The oldest end first. of_subgroups: the share that waits."""
+        """Wait until at most `most` loads of this tag are pending; the oldest end first. of_subgroups: the share that waits."""
         of_tag = [item for item in self.under_way if item[1].tag == tag]
         exposed = ""
         for item in of_tag[:max(0, len(of_tag) - most)]:
@@ -116,21 +116,21 @@ class SimdLanes:
             self.totals[f"{exposed} waits"] += of_subgroups
 
 
-def is_whole(instruction: Instruction) -> bool:
-    """Whether each lane loads 16 bytes of its own from memory: weights, state, or the projection's part of the gates."""
+def is_vector_load(instruction: Instruction) -> bool:
+    """Whether an instruction loads 16 bytes or more from memory for each lane: weights, state or projected gates."""
     return instruction.kind == LOAD and instruction.size >= _WHOLE_LOAD and not instruction.uniform
 
 
 @dataclass(frozen=True)
 class Iteration:
-    """The second iteration of a loop. Unlike the first, it can use values that the iteration before it loaded in advance."""
+    """The second iteration of a loop, which unlike the first may use values that an earlier iteration loaded in advance."""
 
     cycles: float
     totals: Totals
 
 
 def iteration(loop: Loop, trips: tuple[int, ...], gpu: Gpu, width: int, shares: Mapping[str, Share] = {}) -> Iteration:
-    machine = SimdLanes(gpu.rates.simd_lanes, latencies(gpu.rates), width, shares)
+    machine = SimulatedSubgroup(gpu.rates.simd_lanes, latencies(gpu.rates), width, shares)
     machine.run(loop, trips)
     start, before = machine.now, machine.totals.copy()
     machine.run(loop, trips)
@@ -139,8 +139,9 @@ def iteration(loop: Loop, trips: tuple[int, ...], gpu: Gpu, width: int, shares: 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A step's estimated time. limits: cycles on the busiest core, by limiting resource. step: a subgroup's work. resident:
-    workgroups that a core holds. subgroups: those that share a vector unit. rounds: batches of workgroups, one after another.
+    """A step's estimated time. limits: cycles that each resource alone would take, on the busiest core. step: one subgroup's
+    cycles. resident: how many workgroups a core holds at once. subgroups: how many share a vector unit. rounds: number of
+    batches in which the workgroups run, one after another.
     """
 
     seconds: float
@@ -152,7 +153,7 @@ class Estimate:
 
 
 def estimate(gpu: Gpu, pipeline: Pipeline, step: LoopStep, workgroups: int, workgroup: int, dispatch: float) -> Estimate | None:
-    """Estimate a step's time. workgroup: its size. dispatch: seconds of a dispatch. None if the assembly is unknown."""
+    """Return a step's Estimate; None if the assembly is unknown. workgroups: number. workgroup: size. dispatch: seconds."""
     whole = pipeline.code
     if whole is None:
         return None
@@ -179,14 +180,14 @@ def estimate(gpu: Gpu, pipeline: Pipeline, step: LoopStep, workgroups: int, work
 
 
 def resident_workgroups(gpu: Gpu, pipeline: Pipeline, subgroups: int) -> int:
-    """Return the number of workgroups that a core holds. It is at least 1, as drivers refuse one that does not fit."""
+    """Return how many workgroups a core holds at once: at least 1, as drivers refuse larger ones. subgroups: of a workgroup."""
     slots = _subgroup_slots(gpu, pipeline)
     shared = pipeline.figures.get("shared", 0)
     return max(1, min(slots // subgroups, gpu.rates.unit_shared_bytes // shared if shared else slots))
 
 
 def _subgroup_slots(gpu: Gpu, pipeline: Pipeline) -> int:
-    """Return the number of subgroups that a core holds, given the pipeline's registers."""
+    """Return how many subgroups that run this pipeline a core can hold at once, given its registers."""
     rates = gpu.rates
     if gpu.allocation:
         taken = round_up(pipeline.figures["registers"] * pipeline.width, gpu.allocation * _COUNTED_LANES)

@@ -1,7 +1,7 @@
-"""Checks in the assembly how workgroups that wait for each other share the state h, and how 16-bit elements are stored.
+"""Checks in assembly how workgroups that wait for each other share the state h, and how 16-bit elements are stored.
 
-A poll (a wait for h) must be in a loop. A load of h must bypass each cache that other cores do not write to, and a store of h
-must reach a cache that other cores read. Loads of the gates must stand before a step's first wait, which hides them.
+A poll (a load of h that waits for it) must be in a loop, and bypass each cache that other cores do not write to. A store of h
+must reach a cache that other cores read. Loads of gates must come before a step's first poll, as waiting hides their latency.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _VECTOR = 16  # bytes that a load of h loads
 
 @dataclass(frozen=True)
 class Memory:
-    """Regular expressions for a GPU's assembly. word: a correct load of h; store: a correct store of h."""
+    """Regular expressions that find correct accesses to h in a GPU's assembly. word: a load. store: a store."""
 
     word: str
     store: str
@@ -46,7 +46,7 @@ _CLEARING = re.compile(r"atom(?:ic)?(?:_|\.|\.b\.)and(?![a-z])")
 
 
 def shared(code: Loop, memory: Memory, phases: int) -> dict[str, float]:
-    """Return the numbers of correct polls and correct stores of h in a phase. If any poll is wrong, none count as correct."""
+    """Return how many polling loops and stores of h are correct, per phase. If any poll is wrong, the number of polls is 0."""
     stores = sum(_is(one, STORE, memory.store) for one in code.instructions)
     polls = [vectors for loop in _every(code) if not loop.has_products and (vectors := _vectors(loop))]
     words = len(polls) if all(_is(one, LOAD, memory.word) for vectors in polls for one in vectors) else 0
@@ -54,8 +54,8 @@ def shared(code: Loop, memory: Memory, phases: int) -> dict[str, float]:
 
 
 def loads_before_waiting(step: Loop, least: int, width: int) -> float:
-    """Return how many loads come before a step's first barrier or poll, of those that bypass the core's cache and load at least
-    `least` bytes a lane. width: of a subgroup; several loads may together load for all lanes.
+    """Return how many loads come before a step's first barrier or poll. Only loads that bypass the core's cache and load at
+    least `least` bytes a lane count. width: lanes of a subgroup; a load for fewer lanes counts as a fraction.
     """
     ahead = takewhile(lambda one: one is not None, _until_waiting(step))
     return sum((one.lanes or width) / width for one in ahead if one and _is_ahead(one, least))
@@ -66,7 +66,7 @@ def _is_ahead(one: Instruction, least: int) -> bool:
 
 
 def _until_waiting(loop: Loop) -> Iterator[Instruction | None]:
-    """Yield the instructions in order, with None in place of each barrier and polling loop. The caller stops at a None."""
+    """Yield the instructions in order, also of inner loops, with None in place of each barrier and polling loop."""
     for item in loop.body:
         if isinstance(item, Instruction):
             yield None if item.kind == BARRIER else item
@@ -77,14 +77,14 @@ def _until_waiting(loop: Loop) -> Iterator[Instruction | None]:
 
 
 def atomics_of_elements(code: Loop, waits: bool) -> float:
-    """Return how many atomics store a 16-bit element: one clears bits, others set them. If it `waits`, more exist: assume 2."""
+    """Return how many atomics store a 16-bit element. A kernel that `waits` has others: assume 2, or 0 if none clears bits."""
     texts = [one.text for one in code.instructions if _ATOMIC.search(one.text) and one.kind not in (SHARED, SHARED_STORE)]
     clearing = sum(bool(_CLEARING.search(text)) for text in texts)
     return (2 * clearing if waits else len(texts)) / max(clearing, 1)
 
 
 def scratch_accesses(code: Loop) -> int:
-    """Return the number of loads and stores of spilled registers, for drivers that do not report them."""
+    """Return the number of loads and stores of spilled registers, for drivers that do not report spills."""
     return sum(one.kind == SCRATCH for one in code.instructions)
 
 

@@ -1,4 +1,4 @@
-"""Facts about a dispatch that only the source in shaders/gpu/ tells: how often loops run, and what workgroups wait for."""
+"""Computes what only the source in shaders/gpu/ tells about a dispatch: how often loops run and workgroups wait in a step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SPLIT = 4  # most invocations that add up the sums of a row and unit
 
 
 class Share(NamedTuple):
-    """How much of a workgroup runs an instruction: the shares of its subgroups, and of its lanes."""
+    """The shares of a workgroup (0 to 1) that run an instruction: of its subgroups, and of its lanes."""
 
     subgroups: float
     lanes: float
@@ -25,12 +25,12 @@ class Share(NamedTuple):
 class LoopStep:
     """A step: an iteration of a kernel's outermost loop, over time steps or, in the projection, blocks of columns.
 
-    is_loop: the kernel has that loop; otherwise a whole dispatch is a step. trips: numbers of iterations of the inner loops
-    with multiply-adds, the outermost first. dispatches: number of them in a step; each waits for the one before. exchanges: how
-    often a step's workgroups wait for each other's h. passes: how often a step goes through the weights. own_loads: an
-    invocation's loads of 16 bytes in a pass, without those of weights. streams: whether some weights are loaded in each step.
-    weights: bytes of weights that all workgroups load in a step. loaded: the same, but streamed weights count for each tile of
-    rows. summing, finishing: shares of a workgroup's invocations that add up partial sums, and that finish elements.
+    is_loop: the kernel has that loop; if not, all its code is a step. trips: iterations of the inner loops with multiply-adds,
+    the outermost first. dispatches: how many a step takes, each after the one before; 0 in a loop. exchanges: how often a
+    step's workgroups wait for each other's h. passes: how often a step goes through the weights. own_loads: an invocation's
+    loads of 16 bytes in a pass, without those of weights. streams: whether some weights are loaded in each step. weights: bytes
+    of weights that all workgroups load in a step. loaded: the same, but streamed weights count for each tile of rows. summing,
+    finishing: shares of a workgroup's invocations that add up partial sums, and that finish elements.
     """
 
     is_loop: bool
@@ -46,13 +46,13 @@ class LoopStep:
     finishing: float = 1.0
 
     def shares(self, workgroup: int, width: int) -> dict[str, Share]:
-        """Return the shares of a workgroup that run instructions, by role (Instruction.role)."""
+        """Return the shares of a workgroup that run an instruction, by role. workgroup: its size. width: a subgroup's size."""
         lanes, subgroups = {"": 1.0, SUMMING: self.summing, FINISHING: self.finishing}, ceil_div(workgroup, width)
         return {role: Share(ceil(share * workgroup / width) / subgroups, share) for role, share in lanes.items()}
 
 
 def step_of(dispatch: Dispatch) -> LoopStep | None:
-    """Return the facts about a step of a kernel. None for all but the projection and forward time loops in shaders/gpu/."""
+    """Return facts about a step of the kernel. None unless it is a projection or a forward time loop of shaders/gpu/."""
     *_, room, name = f"/{dispatch.kernel}".split("/")
     cell, _, schedule = name.partition("_")
     if room != "gpu":
@@ -63,7 +63,7 @@ def step_of(dispatch: Dispatch) -> LoopStep | None:
 
 
 def _time_loop(dispatch: Dispatch, schedule: str) -> LoopStep:
-    """Return a step of the time loop. schedule: the end of the kernel's name; "" for sequence."""
+    """Return facts about a step of a time loop. schedule: the kernel's name after the cell, such as "stepped", or ""."""
     constants, phases = dispatch.constants, dispatch.constants["PHASES"]
     is_stepped, is_persistent = schedule == "stepped", schedule.startswith("persistent")
     groups, rows = constants["COLUMN_GROUPS"], constants["ROWS"]

@@ -1,4 +1,4 @@
-"""Writes and reads tables of steps' estimated times. times.txt has that of the last check, to notice slower steps."""
+"""Writes and reads tables of steps' estimated times. times.txt has the times of an earlier check, to notice slower steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROWS = [
 
 
 def table(parts: Iterable[Part]) -> str:
-    """Return a table of these parts' (kernels') times, with a row for each case and plan, and a column for each GPU."""
+    """Return a table of these kernels' microseconds a step: a row for each case and plan in _ROWS, a column for each GPU."""
     found = {(part.gpu.name, part.case.name, part.plan): f"{part.estimate.seconds * 1e6:.2f}" for part in parts
              if part.estimate and part.is_loop}
     width = max(len(f"{case} {plan}") for case, plan in _ROWS)
@@ -30,7 +30,7 @@ def table(parts: Iterable[Part]) -> str:
 
 
 def _read(text: str) -> dict[tuple[str, str, str], float]:
-    """Read a table that `table` made. Returns microseconds by GPU, case and plan."""
+    """Parse the text of times.txt. Returns a step's microseconds by GPU, case and plan."""
     names, *lines = (line.split() for line in text.strip().splitlines())
     return {(name, case, plan): float(cell) for case, plan, *cells in lines for name, cell in zip(names, cells, strict=True)
             if cell != "-"}

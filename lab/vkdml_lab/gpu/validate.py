@@ -1,4 +1,4 @@
-"""Runs all of vkdml under synchronization validation, with each GPU's driver but without the GPU.
+"""Runs all of vkdml under synchronization validation, with a driver of each maker in ONE_OF_EACH but without GPUs.
 
 python -m vkdml_lab.gpu.validate [--drivers DIR] needs .vulkan/layers (make vulkan-extras) or VKDML_LAYER_PATH
 """
@@ -23,7 +23,7 @@ def _exercise(of_gpu: Driver, *arguments: str) -> tuple[int, str]:
 
 
 def check(name: str, drivers: Path) -> bool:
-    """Whether a GPU's run succeeds, and validation reports the planted mistake (the control run) and nothing else."""
+    """Run vkdml with a GPU's driver. Returns whether the layer reports a control run without barriers, and nothing else."""
     with tempfile.TemporaryDirectory() as temporary:
         of_gpu = driver(GPUS[name], drivers, Path(temporary))
         code, control = _exercise(of_gpu, "control")
