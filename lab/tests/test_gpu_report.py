@@ -183,9 +183,9 @@ def test_a_turn_may_overrun_and_a_step_that_was_cut_off_is_not_repeated(tmp_path
     assert (until - began, seconds) == (pytest.approx(60), pytest.approx(75))
     log = Log(tmp_path / "schedules")
     assert (log.running, log.ended) == (None, {})
-    assert [log.room(Step("a", list, resumes=resumes), 70, is_first=True) for resumes in (False, True)] == [False, True]
-    assert log.room(Step("a", list), 76, is_first=False)
-    assert [log.room(Step("b", list, seconds=200), 100, is_first) for is_first in (False, True)] == [False, True]
+    assert [log.may_begin(Step("a", list, resumes=resumes), 70, is_first=True) for resumes in (False, True)] == [False, True]
+    assert log.may_begin(Step("a", list), 76, is_first=False)
+    assert [log.may_begin(Step("b", list, seconds=200), 100, is_first) for is_first in (False, True)] == [False, True]
 
 
 def test_how_long_it_takes_is_said_before(tmp_path):

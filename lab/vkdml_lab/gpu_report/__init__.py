@@ -1,1 +1,1 @@
-"""`vkdml gpu-report`: writes a folder with what a machine's GPU shows about vkdml: correctness, times, and estimated times."""
+"""The command `vkdml gpu-report` checks and times vkdml on this machine's GPU, and writes a folder with the results."""

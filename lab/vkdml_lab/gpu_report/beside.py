@@ -1,4 +1,4 @@
-"""Compares vkdml with other libraries: sentences that say for which sizes vkdml is faster, and by how much."""
+"""Writes sentences that compare vkdml with other libraries: for which sizes vkdml is faster, and by how much."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def sentences(rows: Sequence[Row]) -> list[str]:
 
 
 def answer(question: str, libraries: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a sentence for each measured library and each way to call it. If there is none, yield the reason."""
+    """Answer a question: yield a sentence for each library and way to call it, or one that says why none was measured."""
     said = [(library, way, compared(rows, library, way)) for library in libraries for way in WAYS]
     known = [one for one in said if one[2]]
     if not known:
@@ -42,7 +42,7 @@ def answer(question: str, libraries: Sequence[str], rows: Sequence[Row]) -> Iter
 
 
 def compared(rows: Sequence[Row], library: str, way: str) -> dict[str, tuple[Sizes, float]]:
-    """Return, by problem, its sizes, and the library's time divided by vkdml's in the same type. Wrong results do not count."""
+    """Return, by problem, its sizes and how many times as long as vkdml the library takes. Wrong results do not count."""
     timed = [row for row in rows if row.get("library") and row.get("seconds") and row.get("right") is not False]
     ours = {(row["problem"], row["type"]): row["seconds"] for row in timed
             if row["library"].startswith(OURS) and row["way"] == WAYS[way][0]}
@@ -52,8 +52,8 @@ def compared(rows: Sequence[Row], library: str, way: str) -> dict[str, tuple[Siz
 
 
 def verdict(found: Mapping[str, tuple[Sizes, float]]) -> str:
-    """Say from which sizes on vkdml is faster, that is, in all measured sizes that are at least as large in T, B and H. Other
-    kinds of problems (streaming, with lengths, bidirectional) are listed one by one.
+    """Return a text that says from which sizes on vkdml is faster: in all measured sizes that are at least as large in T, B and
+    H. It lists other kinds of problems (streaming, with lengths, bidirectional) one by one. found: as `compared` returns it.
     """
     plain = {name: one for name, one in found.items() if name.count("-") == 1}
     wins = {sizes for sizes, _ in plain.values()
@@ -80,12 +80,12 @@ def spread(times: Sequence[float]) -> str:
 
 
 def brief(number: float) -> str:
-    """Format a number with two digits, or as a whole number from 100 on."""
+    """Format a number with two significant digits, or as a whole number from 100 on."""
     return f"{number:.2g}" if number < 100 else f"{number:,.0f}"
 
 
 def copied(rows: Sequence[Row]) -> dict[str, float]:
-    """Return, by part of a copy (such as "readback"), its GB/s for the largest buffer."""
+    """Return the GB/s of each stage of a copy, such as "readback", for the largest buffer. rows: of the part "peers"."""
     found = [row for row in rows if row.get("table") == "Copies" and row.get("GB/s")]
     return {row["copy"]: row["GB/s"] for row in found if row["bytes"] == max(one["bytes"] for one in found)}
 

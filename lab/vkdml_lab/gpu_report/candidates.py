@@ -1,4 +1,4 @@
-"""Times plans that the planner could choose (its candidates) beside the choices of the cost model and of the tuner."""
+"""Times the plans that vkdml could choose for a problem (candidates), among them those that the cost model and tuner choose."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def summary(found: list[Row]) -> str:
 
 @contextmanager
 def nothing_kept(folder: Path) -> Iterator[None]:
-    """Give the tuner an empty folder for its choices in this context. Those that it makes are copied into `folder`."""
+    """Give the tuner an empty folder of choices in this context. In the end, copy its new choices to "tuning" in `folder`."""
     with tempfile.TemporaryDirectory() as cache:
         os.environ["XDG_CACHE_HOME"] = cache
         yield
@@ -64,7 +64,7 @@ def nothing_kept(folder: Path) -> Iterator[None]:
 
 
 def measure(gpu: Gpu, tuner: Tuner, case: Case, most: int, samples: int) -> list[Row]:
-    """Return a row for each candidate. The first is the cost model's choice."""
+    """Time the best candidates (up to `most`), each schedule's best and the tuner's choice. Returns rows, the model's first."""
     target = Target(case.problem, gpu.info)
     _, chosen = tuner.choice(case.problem, Options(), ON)
     tilings = worth_trying(target, most)
@@ -76,7 +76,7 @@ def measure(gpu: Gpu, tuner: Tuner, case: Case, most: int, samples: int) -> list
 
 
 def worth_trying(target: Target, most: int) -> list[Tiling]:
-    """Return the `most` candidates with the best estimates, and the best of each schedule."""
+    """Return the best candidates by estimated times, `most` in number, and the best of each schedule."""
     tilings = internals.tilings(target)
     return tilings[:most] + [tiling for tiling in best_of_each_schedule(tilings) if tiling not in tilings[:most]]
 

@@ -1,4 +1,4 @@
-"""Measures the device's limits with kernels made for this, beside the limits that the planner assumes."""
+"""Measures the device's rates, such as GB/s, with kernels made for this, and compares them with the planner's figures."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def summary(found: list[Row]) -> str:
 
 
 def rates(info: DeviceInfo, found: dict[str, Any]) -> list[Row]:
-    """Return a row for each limit: the name of the planner's figure, the limit by this figure, and the measured one."""
+    """Return a row for each rate: its value by the planner's figure, and the measured value. found: what was measured."""
     gpu, calls = gpu_rates(info), profile(info).rates
     reads = list(found["read_gb_s"].values())
     return [{"rate": name, "figure": figure, "estimated": expected, "measured": real, "times": real and real / expected}

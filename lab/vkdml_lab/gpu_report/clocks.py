@@ -1,4 +1,4 @@
-"""Records the clocks of this machine's GPUs around a part of the report. They are low at rest, and rise under lasting work."""
+"""Records the clocks of this machine's GPUs around a part of the report. Clocks are low at rest, and rise under load."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WORK = Case("gru", (100, 16, 256, 256))
 
 @contextmanager
 def recorded(folder: Path, warms_up: bool) -> Iterator[None]:
-    """Append the clocks before and after a part to its clocks.jsonl. warms_up: also those after half a second of work."""
+    """Append the clocks before and after this context to clocks.jsonl. warms_up: also those after half a second of work."""
     append(folder / CLOCKS, {"when": "before", **clocks()})
     if warms_up:
         failed = work()
@@ -37,13 +37,13 @@ def recorded(folder: Path, warms_up: bool) -> Iterator[None]:
 
 
 def clocks() -> dict[str, str]:
-    """Return the clocks of this machine's GPUs. Keys: the files or programs that show them."""
+    """Return the present clocks of this machine's GPUs, as texts. Keys: the files or the program that show the clocks."""
     return {path.relative_to(CARDS).as_posix(): in_use(path)
             for pattern in FILES for path in sorted(CARDS.glob(pattern))} | of_nvidia()
 
 
 def in_use(path: Path) -> str:
-    """Return the present clock from a driver's file. The file has one number, or lists all clocks and marks the present one."""
+    """Return the present clock as a driver's file shows it: as the only number, or with a star in a list of all clocks."""
     try:
         lines = [line.split() for line in path.read_text().splitlines() if line.strip()]
     except OSError:  # the GPU sleeps
@@ -63,7 +63,7 @@ def of_nvidia() -> dict[str, str]:
 
 
 def work() -> str:
-    """Keep the device busy for half a second. Returns "", or why it failed."""
+    """Keep the device busy for half a second. Returns "", or the text of the error if that failed."""
     try:
         gpu = open_device(select_device(None))
         target = Target(WORK.problem, gpu.info, Options(schedule="sequence"))  # without tuning and without workgroups that wait

@@ -1,4 +1,4 @@
-"""The command `vkdml gpu-report` and its options. running.py runs the parts of the report."""
+"""Defines the command `vkdml gpu-report` and its options. running.py runs the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the conformance suite on the device: first a minute of it, then all of it, file by file."""
+"""Runs the conformance suite on the device: first for about a minute, then all of it, file by file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports the device's limits and features, the planner's profile for it, and the machine."""
+"""Reports facts about the device (limits, features), about the planner's profile of the device, and about the machine."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def features(info: vkdml.DeviceInfo) -> Row:
 
 
 def shown(one: Row) -> str:
-    """Return a memory type's or queue family's flags, and whether vkdml uses it."""
+    """Return a memory type's or queue family's flags, and "(taken)" if vkdml uses it. one: a row from vkdml_lab/facts.py."""
     uses = f" for {' and '.join(one['taken'])}" if isinstance(one["taken"], list) else ""
     return " ".join(one["flags"]) + (f" (taken{uses})" if one["taken"] else "")
 
 
 def figures_of(row: DeviceProfile) -> str:
-    """Return which GPU's figures a driver's profile uses, by the name in GPUS. A CPU driver's profile uses UNKNOWN's."""
+    """Return the name in GPUS of the figures that a profile uses; "unknown" for unknown GPUs and CPU drivers."""
     return next((name for name, figures in GPUS.items() if figures is row.gpu), UNKNOWN)
 
 

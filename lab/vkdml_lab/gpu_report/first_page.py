@@ -24,7 +24,7 @@ COUNTED = ("count", 1), ("of", 1), ("late", 0)  # numbers of tests in a row, and
 
 
 def report(info: DeviceInfo, found: Sequence[Found], quick: bool, load: float = 0.0) -> str:
-    """Return the first page as Markdown. found: the parts' results. load: the machine's highest load at any call."""
+    """Return the first page as Markdown. found: each part's results. load: the machine's highest load before parts ran."""
     by_name = {one.part.name: one for one in found}
     rows = {name: one.checked for name, one in by_name.items()}
     facts = {table: {row["fact"]: row["value"] for row in rows.get("devices", []) if row.get("table") == table}
@@ -50,7 +50,7 @@ def report(info: DeviceInfo, found: Sequence[Found], quick: bool, load: float = 
 
 
 def right(found: Sequence[Found]) -> str:
-    """Say whether all checked results are right."""
+    """Return a sentence that says whether all of vkdml's checked results are right."""
     rows = [(one.part.name, row) for one in found if one.part.name in CHECKING for row in one.rows
             if row.get("right") is not None and row.get("library", OURS).startswith(OURS)]
     wrong = [name for name, row in rows if not row["right"]]
@@ -72,7 +72,7 @@ def right(found: Sequence[Found]) -> str:
 
 
 def chosen(rows: Sequence[Row]) -> list[str]:
-    """Say how much slower than the fastest plan the choices of the tuner and of the cost model are."""
+    """Return a list of one sentence: how much slower than the fastest plan the tuner's and the cost model's choices are."""
     late: dict[str, list[float]] = {who: [row["over the best"] for row in rows if who in row["choice"].split(" and ")
                                           and row["over the best"] is not None] for who in ("tuner", "model")}
     if not all(late.values()):
@@ -82,7 +82,7 @@ def chosen(rows: Sequence[Row]) -> list[str]:
 
 
 def features(facts: dict[str, Any]) -> list[str]:
-    """Say which features the device has that matter for writing more kernels."""
+    """Return a list of one sentence: which features the device has that new kernels could use. [] without facts."""
     if not facts:
         return []
     has, lacks = ([name for name in DECIDING if facts.get(name) is is_so] for is_so in (True, False))
@@ -95,12 +95,12 @@ def features(facts: dict[str, Any]) -> list[str]:
 
 
 def taken(found: Sequence[str]) -> str:
-    """Say which memory types or queue families vkdml uses, and how many there are."""
+    """Return a text: which memory types or queue families vkdml uses, and how many there are. found: results of `shown`."""
     return f"{' and '.join(one for one in found if '(taken' in one) or 'none taken'}, of {len(found)}"
 
 
 def not_checked(one: Found) -> list[str]:
-    """Return sentences that say what a part did not check, and why."""
+    """Return sentences that say what a part of the report did not check, and why."""
     reasons: dict[str, list[str]] = {}
     for row in one.rows:
         if row.get("not checked"):
@@ -114,7 +114,7 @@ def not_checked(one: Found) -> list[str]:
 
 
 def link(one: Found) -> str:
-    """Return the part's title, as a link to its tables or else to its first file, if there is any."""
+    """Return a part's title in Markdown, as a link to the part's tables, or else to its first file, if there is one."""
     tables = f"{one.part.name}/{one.part.name}.md"
     found = next((name for name in one.files if name == tables), None) or next(iter(one.files), None)
     return f"[{one.part.title}]({Path(found).as_posix()})" if found else one.part.title

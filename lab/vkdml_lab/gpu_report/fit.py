@@ -1,4 +1,4 @@
-"""Fits figures of the planner's cost model, such as latencies, to a report's times. Says what to change in the GPUs' tables."""
+"""Fits the cost model's figures of a GPU, such as latencies, to a report's times. Says what to change in the tables of GPUs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Figures = TypeVar("Figures", GpuRates, Rates)
 
 @dataclass(frozen=True)
 class Change:
-    """A change of one figure. after: the fitted value, or None if the times do not determine it; `reason` says why."""
+    """A figure before and after fitting. after: None if the times do not determine the figure. reason: why they do not."""
 
     figure: str
     before: float
@@ -45,8 +45,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Fit:
-    """The fitted figures of a device. gpu, profile: its rows in the tables GPUS and PROFILES. runs: number of times that were
-    fitted. off_before, off_after: by what factor estimates are typically off.
+    """A fit for a device. name: the device's. gpu, profile: names of its rows in the tables GPUS and PROFILES. runs: number of
+    fitted times. off_before, off_after: by what factor estimates are typically off, before and after fitting.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Fit:
 
     @property
     def lines(self) -> list[str]:
-        """Lines of Python to paste below the table of planning/gpus.py, and into the row of planning/profiles.py."""
+        """Lines of Python with the fitted figures, for planning/gpus.py (below its table) and planning/profiles.py."""
         fitted = {change.figure: f"{change.figure}={change.after:.3g}" for change in self.changes if change.after is not None}
         calls = [fitted.pop(name) for name in CALLS if name in fitted]
         rates = list(fitted.values())
@@ -73,8 +73,8 @@ CALLS = ("dispatch", "submission")  # figures in PROFILES
 
 
 def fit(rows: Sequence[Row], info: DeviceInfo) -> Fit:
-    """Fit figures to a report's rows: least squares of the logarithms of times over the logarithms of figures. Nothing is
-    fitted for a CPU driver, which GPU figures do not describe.
+    """Fit figures to the times in a report's rows, by least squares of logarithms. Figures that the times do not determine stay
+    as they are. For a CPU driver, nothing is fitted, as figures of GPUs do not describe it.
     """
     runs = [run for row in rows if usable(row) and not info.is_cpu and (run := Run.of(row, info))]
     model = Model(runs)
@@ -96,12 +96,12 @@ def fit(rows: Sequence[Row], info: DeviceInfo) -> Fit:
 
 
 def usable(row: Row) -> bool:
-    """Whether a row has the time of a schedule whose results were right, and whose workgroups did not give up waiting."""
+    """Whether a row has a time of a schedule whose results were not wrong and whose workgroups did not give up waiting."""
     return bool(row.get("schedule") in WAYS and row.get("seconds") and not row.get("gave up") and row.get("right") is not False)
 
 
 def with_figures(target: Target, times: Mapping[str, float]) -> Target:
-    """Return a copy of the target in which some figures of GpuRates or Rates are multiplied. times: factors by name."""
+    """Return a copy of the target in which figures (of GpuRates and Rates) are multiplied. times: factors by figure."""
     changed = replace(target)
     vars(changed).update(gpu=_times(target.gpu, times),  # cached attributes
                          profile=replace(target.profile, rates=_times(target.profile.rates, times)))
@@ -121,7 +121,7 @@ class Run:
 
     @staticmethod
     def of(row: Row, info: DeviceInfo) -> Run | None:
-        """Plan a row's problem again, by today's planner. Returns the plan and the row's time, or None if it is refused."""
+        """Plan a row's problem with the present planner. Returns a Run with the row's time; None if the planner refuses."""
         words = str(row["problem"]).split("-")
         case = Case(row["cell"], (row["T"], row["B"], row["I"], row["H"]), "phases" in words, 1 + ("bidirectional" in words),
                     "ragged" in words, row["type"])
@@ -133,14 +133,14 @@ class Run:
 
 
 class Model:
-    """The cost model's estimates for some runs (timed plans), in logarithms."""
+    """Computes the cost model's estimates for some runs (timed plans) as logarithms, with figures that vary."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self._runs = runs
         self._measured = np.log([run.seconds for run in runs])
 
     def estimates(self, times: Mapping[str, float]) -> np.ndarray:
-        """Return the logarithms of the estimated times, after figures are multiplied by the factors `times`."""
+        """Return the logarithm of each run's estimated time. times: factors by figure, by which figures are multiplied."""
         target = with_figures(self._runs[0].target, times) if self._runs else None
         return np.log([run.tiling.run_seconds(target) for run in self._runs if target])
 
@@ -149,13 +149,13 @@ class Model:
         return math.exp(float(np.sqrt(np.mean(residual**2)))) if len(residual) else 1.0
 
     def slopes(self, times: Mapping[str, float], names: Sequence[str] = tuple(FIGURES)) -> np.ndarray:
-        """Return the derivatives of `estimates(times)` by the logarithm of each figure. Rows: runs. Columns: figures."""
+        """Return the derivatives of `estimates(times)` by the logarithms of figures: rows for runs, columns for figures."""
         columns = [self.estimates({**times, name: times.get(name, 1) * math.exp(STEP)})
                    - self.estimates({**times, name: times.get(name, 1) * math.exp(-STEP)}) for name in names]
         return np.array(columns).reshape(len(names), len(self._runs)).T / (2 * STEP)
 
     def solve(self, names: Sequence[str]) -> tuple[dict[str, float], dict[str, float]]:
-        """Fit figures by Gauss-Newton. Returns two dicts by figure: factors, and what part of the prior variance is gone."""
+        """Fit figures by Gauss-Newton. Returns two dicts by figure: factors, and shares of the prior variance that are gone."""
         found, held = np.zeros(len(names)), UNSURE**2 * np.eye(len(names))
         times = dict(zip(names, np.exp(found)))
         for number in range(ROUNDS):

@@ -1,4 +1,4 @@
-"""Reads the results of a part from its folder: rows, remaining steps, and their summary."""
+"""Reads the results of a part of the report from its folder: rows, remaining steps and a summary."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PASSED, SO_FAR, FAILED, NOT_CHECKED = "passed", "passed so far", "failed", "not 
 
 @dataclass(frozen=True)
 class Found:
-    """What a part has found. rows: results of all steps. done, steps: numbers of finished and of all steps; both are 0 before
-    it begins. stopped: a row that says why the part as a whole failed, or {}. files: paths in the report's folder.
+    """A part's results. rows: of all steps. done, steps: numbers of finished and of all steps; both are 0 before the part
+    begins. stopped: a row that says why the whole part failed or could not run, or {}. files: paths in the report's folder.
     """
 
     part: Part
@@ -49,7 +49,7 @@ class Found:
 
     @property
     def left(self) -> str:
-        """A text that says how many steps are left, or why the part stopped; "" if it is complete."""
+        """How many steps are left, or why the part could not run, as a text; "" if it is complete or failed at its start."""
         if self.stopped.get("not checked"):
             return str(self.stopped["not checked"])
         if not self.steps:
@@ -64,7 +64,7 @@ class Found:
 
     @property
     def line(self) -> str:
-        """A short summary of the results."""
+        """A short summary of the results and of what is left, or the reasons why nothing was checked."""
         if not self.checked:
             return self.left or "; ".join(dict.fromkeys(row["not checked"] for row in self.rows))
         summary: str = importlib.import_module(self.part.module).summary(self.checked)
@@ -76,7 +76,7 @@ class Found:
 
 
 def named(row: Row) -> str:
-    """Return what a row is about, such as a library, a problem and a schedule."""
+    """Return the names of a row's library (if not vkdml), problem and schedule, or else the name of its step."""
     words = [row.get(key) for key in ("library", "problem", "schedule")]
     words_left = " ".join(word for word in words if word and word != "vkdml")
     return words_left or ("" if row.get("step") == row.get("part") else str(row.get("step")))

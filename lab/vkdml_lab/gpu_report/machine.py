@@ -1,4 +1,4 @@
-"""Facts about the machine that affect times: processor, power, and driver settings."""
+"""Reads facts about the machine that affect times: processor, power, packages, and drivers' environment variables."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def processor() -> str:
 
 
 def power(supplies: Path) -> str:
-    """Say what powers the machine, with the status of batteries."""
+    """Return what powers the machine, such as "mains on, battery full". supplies: /sys/class/power_supply."""
     found = {folder.name: (first_line(folder / "type"), first_line(folder / "online"), first_line(folder / "status"))
              for folder in (sorted(supplies.iterdir()) if supplies.exists() else [])}
     said = [f"mains {'on' if online == '1' else 'off'}" for kind, online, _ in found.values() if kind == "Mains"]

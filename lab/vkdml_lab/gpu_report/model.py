@@ -1,4 +1,4 @@
-"""Sentences about the grid-sync test (may workgroups wait for each other?) and about the cost model's estimates for a GPU."""
+"""Writes sentences about the grid-sync test (may workgroups wait for each other?) and about the cost model's estimates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def sentences(info: DeviceInfo, schedules: Sequence[Row]) -> list[str]:
 
 
 def grid_sync(rows: Sequence[Row]) -> str:
-    """Say whether workgroups may wait for each other on this GPU."""
+    """Return a sentence that says whether workgroups may wait for each other on this GPU, as tests and runs show."""
     tests = [row["passed"] for row in rows if row.get("schedule") == PERSISTENT and "passed" in row]
     runs = [row for row in rows if row.get("schedule") == PERSISTENT and row.get("runs")]
     said = ["The grid-sync test passes" if all(tests) else "The grid-sync test fails"] if tests else ["Not tested"]
@@ -28,7 +28,7 @@ def grid_sync(rows: Sequence[Row]) -> str:
 
 
 def faster(rows: Sequence[Row]) -> str:
-    """Say how often each schedule is the fastest."""
+    """Return a sentence that says for how many problems each schedule is the fastest."""
     times: dict[str, dict[str, float]] = {}
     for row in rows:
         if row.get("seconds") and row.get("right"):
@@ -39,7 +39,7 @@ def faster(rows: Sequence[Row]) -> str:
 
 
 def off(rows: Sequence[Row]) -> str:
-    """Say how far the cost model is off: the ratios of the measured to the estimated times of a step, by schedule."""
+    """Return a sentence that says, for each schedule, how many times as long as the model's estimate a step takes."""
     timed = [row for row in rows if row.get("step us") and row.get("step estimate us")]
     by_way = {way: [row["step us"] / row["step estimate us"] for row in timed if row["schedule"] == way] for way in WAYS}
     if not any(by_way.values()):
@@ -52,7 +52,7 @@ def off(rows: Sequence[Row]) -> str:
 
 
 def figures(info: DeviceInfo, schedules: Sequence[Row]) -> list[str]:
-    """Say which of the cost model's figures should change, by fitting them to the times of all schedules."""
+    """Return a list of one sentence: which figures make the cost model fit these times best. [] for a CPU driver."""
     if info.is_cpu:
         return []
     found = fit(schedules, info)

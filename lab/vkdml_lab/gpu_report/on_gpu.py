@@ -39,7 +39,7 @@ def steps(job: Job) -> list[Step]:
 
 def measured(device: Any, make: Callable[[], Any], size: tuple[int, ...], name: str, way: str, calls: int, samples: int
              ) -> Iterator[Row]:
-    """Check a module's results on two streams, and that calls leave no memory behind. Yields a row, with times."""
+    """Check a converted module's results on two streams, and that calls leak no memory. Yields a row, with times of calls."""
     import torch
 
     import vkdml.torch

@@ -1,4 +1,4 @@
-"""The parts of the report, and the turns in which they run. A part is a module whose `steps` are run one by one (steps.py)."""
+"""Lists the parts of the report and their turns. A part is a module with steps; a turn runs those that are left."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ _MINUTES = 60
 
 @dataclass(frozen=True)
 class Part:
-    """A part. name: of its module and folder. silence: seconds after which it counts as hung if no step begins or ends.
-    has_layers: it may load Vulkan layers, which cost time. is_timed: the GPU is warmed up first. room: its module's package.
+    """A part of the report. name: of its module and folder. silence: seconds after which it counts as hung if no step begins or
+    ends. has_layers: it may load Vulkan layers, which cost time. is_timed: the GPU is warmed up before it. room: its package.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Turn:
-    """One run of the steps of a part that are left. seconds: expected time. first: run only the most important steps."""
+    """A run of those steps of a part that are left. seconds: expected time. first: run only the most important steps."""
 
     part: Part
     seconds: float

@@ -1,4 +1,4 @@
-"""Times vkdml and other libraries on this machine, in each way to call a layer, and the parts of a copy of a buffer."""
+"""Times vkdml and other libraries on this machine, in each way to call a layer, and the stages of copying a buffer."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def summary(found: list[Row]) -> str:
 
 
 class Comparison:
-    """Makes the steps of this part. Opens a process for each library when it is first needed."""
+    """Makes the steps that time vkdml and other libraries. Starts each library's process when a step first needs it."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -108,7 +108,7 @@ class Comparison:
             yield {"table": "Clocks behind samples", "problem": case.name, **now}
 
     def _opened(self, name: str) -> Iterator[Row]:
-        """Open a process. Yields a row for each library in it. If a library is missing, its row says why."""
+        """Start a peer's process. Yields a row for each library in it, which says why if the library is missing."""
         peer = self._peers[name]
         opened, missing = open_all([peer])
         self._open[name] = next(iter(opened), None)
@@ -125,7 +125,7 @@ class Comparison:
 
 
 def copies(gpu: Gpu, size: int, samples: int) -> Iterator[Row]:
-    """Time the parts of a copy of a buffer to the device and back, in turns."""
+    """Time the five stages of copying a buffer of `size` bytes to the device and back. Yields a row for each stage."""
     given, again = np.random.default_rng(0).integers(0, 256, size, np.uint8), np.empty(size, np.uint8)
     buffer, upload, readback = vkdml.Buffer(gpu, size), Commands(gpu), Commands(gpu)
     upload.upload(buffer)
@@ -159,7 +159,7 @@ def spread(seconds: Sequence[float]) -> Row:
 
 
 def row(case: Case, peer: Peer, result: Result) -> Row:
-    """Make a row of the report. An error of vkdml is a failure. Another library's error only makes the row "not checked"."""
+    """Return a result as a row. An error is a failure if it is vkdml's; another library's makes the row "not checked"."""
     way, error = result.way.rpartition("/")[2], result.error
     is_ours = peer.name.startswith(OURS) and error != ENDED
     failure = {"failed" if is_ours else "not checked": f"{way}: {error}" if way else error} if error else {}

@@ -1,4 +1,4 @@
-"""The problems that parts of the report run, and the schedules for them."""
+"""Lists the problems that parts of the report run, and the schedules that the parts compare."""
 
 from __future__ import annotations
 
@@ -48,5 +48,5 @@ QUICK_CANDIDATES = [Case("gru", (4, 2, 16, 64))]
 
 
 def about(case: Case) -> dict[str, Any]:
-    """Return the columns of a result row that describe its problem."""
+    """Return the columns of a result row that describe the case: its name, sizes, cell and element type."""
     return {"problem": case.name, **dict(zip("TBIH", case.sizes)), "cell": case.cell, "type": case.element}

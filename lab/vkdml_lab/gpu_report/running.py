@@ -1,7 +1,7 @@
 """Runs the parts of the report in turns (parts.py) within a time limit, and writes the report: `vkdml gpu-report`.
 
-Each part has its own process. If it fails, crashes or hangs, the report says so, and the others still run. A second call with
-the same folder continues the report.
+Each part has its own process. If a part fails, crashes or hangs, the report says so, and the others still run. A second call
+with the same folder continues the report.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main(output: Path, device: str | None = None, minutes: float = 30, quick: bo
 
 
 def begin(folder: Path, output: Path, info: DeviceInfo, quick: bool) -> float:
-    """Create the folder, or continue a report of the same device and options in it. Returns the machine's highest load."""
+    """Create the report's folder, or check that its report has this device and options. Returns the highest load so far."""
     about = {"device": info.name, "driver": f"{info.driver} {info.driver_version}", "vkdml": vkdml.__version__, "quick": quick}
     known = lines(folder / ABOUT)
     if known and known[0] != about:
@@ -66,7 +66,7 @@ def begin(folder: Path, output: Path, info: DeviceInfo, quick: bool) -> float:
 
 
 def forecast(folder: Path, turns: Sequence[Turn], minutes: float, quick: bool) -> str:
-    """Say how long the report will take. turns: those to run. minutes: the limit. quick: it is a --quick report."""
+    """Return a text that says how long the report will take. minutes: the limit. quick: whether it is a --quick report."""
     left = [turn for turn in turns if not Found.read(turn.part, folder).is_done]
     seconds = sum(turn.seconds for turn in left)
     if quick or seconds < 60 * minutes:
@@ -77,15 +77,15 @@ def forecast(folder: Path, turns: Sequence[Turn], minutes: float, quick: bool) -
 
 
 def share(turns: Sequence[Turn], folder: Path, until: float) -> float:
-    """Return the time at which the first of these turns should end. Turns share the time that is left in proportion to their
-    expected times, but those that run only the most important steps count ten times.
+    """Return when the first of these turns should end, as of time.time(). Turns share the time until `until` in proportion to
+    their expected times, but those that run only the most important steps count ten times.
     """
     left = [turn.seconds if turn.first else turn.seconds / 10 for turn in turns if not Found.read(turn.part, folder).is_done]
     return time.time() + max(LEAST, (until - time.time()) * left[0] / sum(left))
 
 
 def run_turn(turn: Turn, folder: Path, info: DeviceInfo, quick: bool, until: float) -> None:
-    """Run a turn's steps in a process. If a step crashes or hangs, run those after it in a new process."""
+    """Run a turn's steps in a process until about `until`. If a step crashes or hangs, a new process runs the next ones."""
     own = folder / turn.part.name
     own.mkdir(exist_ok=True)
     overrun = (until - time.time()) / 4  # seconds

@@ -1,4 +1,4 @@
-"""Runs every schedule on the same inputs: results must be right and have the same bits. Times them beside the cost model."""
+"""Runs every schedule on the same inputs. Results must be right and have the same bits. Compares times with estimates."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def summary(found: list[Row]) -> str:
 
 
 def grid_sync_tests(gpu: Gpu) -> list[Step]:
-    """Return steps that test whether workgroups can wait for each other, which is needed before persistent plans may run."""
+    """Return a step for each cell that tests whether workgroups can wait for each other, as persistent plans need."""
     def test(cell: Cell) -> Iterator[Row]:
         found: Row = {"not checked": "the test is for GPUs: on a processor no plan waits unless it is forced"}
         if not gpu.info.is_cpu:
@@ -81,7 +81,7 @@ def rows(gpu: Gpu, case: Case, runs: int, samples: int) -> Iterator[Row]:
 
 
 class Checked:
-    """A problem and its inputs on the device. Every schedule must give the bits that the first one gave."""
+    """Runs a problem with each schedule. Results must be right, and have the bits of the first run of the first schedule."""
 
     def __init__(self, gpu: Gpu, case: Case, runs: int, samples: int) -> None:
         self._gpu, self._case, self._runs, self._samples = gpu, case, runs, samples
@@ -138,7 +138,7 @@ class Checked:
         return self._trial.outputs()
 
     def _compared(self, found: dict[str, np.ndarray]) -> Row:
-        """Compare outputs with the reference. Returns a row with the largest error and the wrong fields."""
+        """Compare outputs with the reference. Returns a row with the largest error and the names of wrong outputs."""
         element = self._problem.element.name
         rtol, atol = TOLERANCES[element]
         expected = reference.run(self._problem, self._arrays)
@@ -153,7 +153,7 @@ class Checked:
 
 
 def timed(trial: Trial, target: Target, samples: int) -> Row:
-    """Return a row of times and estimates. "phases" is how often workgroups wait for each other in a step."""
+    """Time the target's best plan. Returns a row of times and estimates. "phases": how often workgroups wait in a step."""
     problem, tiling, rates = target.problem, best(target), target.profile.rates
     whole = plan_of(target, tiling)
     found = seconds(trial, [whole, projection_alone(whole)], samples)

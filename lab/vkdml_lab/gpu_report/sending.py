@@ -1,4 +1,4 @@
-"""Prepares the report's folder for sending: removes absolute paths, user names and host names, and packs it into an archive."""
+"""Prepares the report's folder for sending: removes absolute paths and names of user and host, and packs the folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANYONE = {"", "root", "user", "test", "admin", "runner", "ubuntu", "debian", "lo
 
 
 def clean(folder: Path) -> None:
-    """Replace absolute paths, and the user's and the machine's names, in all files of a report."""
+    """Replace absolute paths, the user's name and the machine's name in all text files of a report."""
     private = [re.escape(name) for name in {user(), platform.node(), platform.node().partition(".")[0]} if name not in ANYONE]
     words = re.compile(rf"(?<!\w)(?:{'|'.join(private)})(?!\w)") if private else None
 
@@ -36,7 +36,7 @@ def clean(folder: Path) -> None:
 
 
 def cleaned(suffix: str, said: str, text: Callable[[str], str]) -> str:
-    """Return a file's text `said`, with private names replaced by the function `text`. In JSON, only values change."""
+    """Return a file's text `said`, changed by the function `text`; in JSON, only values change. suffix: the file's."""
     if suffix not in (".json", ".jsonl"):
         return text(said)
 
@@ -59,7 +59,7 @@ def user() -> str:
 
 
 def pack(folder: Path) -> Path:
-    """Make an archive beside the folder. In the archive, everything is in one folder."""
+    """Pack the folder into a .zip file beside it, which unpacks into one folder. Returns the file's path."""
     archive = folder.with_name(folder.name + ".zip")
     new = archive.with_name(archive.name + ".new")
     with zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as file:

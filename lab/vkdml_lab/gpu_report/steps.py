@@ -1,5 +1,5 @@
-"""Runs a part of the report step by step. Results are written after each step; a step that does not fit into the time left is
-not begun; a resumed report skips finished steps.
+"""Runs a part of the report step by step. Results are written after each step. A step that does not fit into the time left is
+not begun. A report that is continued skips finished steps.
 
 A part is a module with `steps(job)`, `summary(rows)` and NOTES. Its folder has results.jsonl (a row for each result),
 steps.jsonl (a step's start, end and time) and clocks.jsonl (the GPUs' clocks before and after).
@@ -26,8 +26,8 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Job:
-    """The instructions for a part. folder: for its files. quick: do little. until: the time when it should end, as of
-    time.time(). first: do only the most important steps.
+    """What a part of the report is told. folder: for its files. quick: do little. until: when it should end, as of time.time().
+    first: do only the most important steps.
     """
 
     folder: Path
@@ -42,10 +42,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Step:
-    """A step. run: yields rows of results. In a row, `right` is True or False if results were checked, `failed` says what is
-    wrong, and `not checked` why something was not. like: steps with the same word take equally long. seconds: the first one's
-    expected time. first: it is one of the most important. resumes: after an interruption it continues instead of beginning
-    anew.
+    """A step of a part. run: yields rows of results. In a row, `right` is True or False if results were checked, `failed` says
+    what is wrong, and `not checked` why something was not. like: steps with the same word take equally long. seconds: expected
+    time of the first of these. first: whether it is one of the most important. resumes: whether it can continue after an
+    interruption, and need not begin anew.
     """
 
     name: str
@@ -57,12 +57,12 @@ class Step:
 
 
 def lines(path: Path) -> list[Row]:
-    """Return a file's lines of JSON; [] if there is no file."""
+    """Return the rows in a file of JSON lines; [] if there is no file."""
     return list(parsed(path.read_text())) if path.exists() else []
 
 
 class Log:
-    """Which of a part's steps began and ended, as steps.jsonl in its folder says."""
+    """Knows which of a part's steps began and ended, from steps.jsonl in the part's folder, and adds to that file."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / LOG
@@ -77,11 +77,11 @@ class Log:
 
     @property
     def running(self) -> str | None:
-        """The name of the step that began and has not ended, or None."""
+        """The name of the last step that began and has not ended, or None."""
         return next((name for name in reversed(self._begun) if name not in self.ended), None)
 
     def seconds(self, step: Step) -> float:
-        """Return the expected time of a step: that of the last step with the same `like`."""
+        """Return a step's expected time: that of the last step with the same `like`, or else step.seconds."""
         return float(self._seconds.get(step.like or step.name, step.seconds))
 
     def announce(self, steps: Sequence[Step]) -> None:
@@ -92,17 +92,17 @@ class Log:
         append(self._path, {"begun": step.name, "like": step.like or step.name})
 
     def cut(self, name: str | None, seconds: float) -> None:
-        """Record that step `name` was interrupted after so many seconds. To begin again, it must resume or have more time."""
+        """Record that step `name` was interrupted after `seconds`. To begin again, it must resume, or have as much time."""
         if name:
             append(self._path, {"cut": name, "like": self._begun.pop(name), "seconds": seconds})
 
-    def room(self, step: Step, seconds: float, is_first: bool) -> bool:
-        """Whether a step may begin: it must fit into `seconds`, except a first step that resumes or whose time is a guess."""
+    def may_begin(self, step: Step, seconds: float, is_first: bool) -> bool:
+        """Whether a step may begin: it fits into `seconds`, or it is the first to run and resumes or has an unknown time."""
         is_known = (step.like or step.name) in self._seconds
         return self.seconds(step) <= seconds or (is_first and (step.resumes or not is_known))
 
     def end(self, name: str, seconds: float | None = None) -> None:
-        """Record a step's end. seconds: its time; None if the process died, so that the time is not known."""
+        """Record that step `name` ended. seconds: its time; None if the process died."""
         row = {"ended": name, "like": self._begun.get(name), "seconds": seconds}
         append(self._path, row)
         self.ended[name] = row
@@ -110,13 +110,13 @@ class Log:
 
 
 def run(module: ModuleType, job: Job) -> None:
-    """Run the steps of a part's module that fit into the job's time."""
+    """Run the steps of a part's module that fit into the job's time. Appends their rows to results.jsonl in job.folder."""
     log, part = Log(job.folder), module.__name__.rpartition(".")[2]
     every: list[Step] = module.steps(job)
     log.announce(every)
     is_first = True
     for step in [step for step in every if step.first or not job.first]:
-        if step.name in log.ended or not log.room(step, job.until - time.time(), is_first):
+        if step.name in log.ended or not log.may_begin(step, job.until - time.time(), is_first):
             continue  # a shorter step may fit
         is_first = False
         print(step.name, flush=True)  # if it hangs, this is its last output
@@ -128,7 +128,7 @@ def run(module: ModuleType, job: Job) -> None:
 
 
 def rows_of(step: Step) -> Iterator[Row]:
-    """Run a step. Yields its rows. If this machine lacks something, the row is "not checked"; other errors are failures."""
+    """Run a step. Yields its rows. An error becomes a row: "not checked" if this machine lacks something, else a failure."""
     try:
         yield from step.run()
     except UnavailableError as error:
@@ -146,7 +146,7 @@ def is_missing(error: Exception) -> bool:
 
 
 def write_tables(module: ModuleType, folder: Path) -> None:
-    """Write a part's tables into its folder: a table for each value of "table" in its rows, and a table of the GPUs' clocks."""
+    """Write a part's tables into its folder: one for each value of "table" in its rows, and one of the GPUs' clocks."""
     name = folder.name
     found: dict[str, list[Row]] = {}
     for row in lines(folder / RESULTS):

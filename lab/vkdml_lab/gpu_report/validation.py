@@ -1,4 +1,4 @@
-"""Runs the schedules under Vulkan's synchronization validation, as `make validate` does, if the layer and tests are present."""
+"""Runs tests under Vulkan's validation layer, as `make validate` does, if the layer and the tests are on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process of one part, started by running.py: `python -m vkdml_lab.gpu_report.worker PART FOLDER UNTIL [OPTIONS]`"""
+"""Runs one part of the report: running.py starts `python -m vkdml_lab.gpu_report.worker PART FOLDER UNTIL [OPTIONS]`."""
 
 from __future__ import annotations
 
