@@ -1,7 +1,4 @@
-"""The only list of vkdml's private names that this package uses. Modules import public names from `vkdml`, others from here.
-
-If vkdml is rearranged, only this list changes.
-"""
+"""Imports all private names of vkdml that this package uses outside of suite/ and fuzz/, so that one list has them."""
 
 from __future__ import annotations
 
@@ -63,7 +60,7 @@ def as_in_a_new_process() -> None:
 
 
 def plans_of_first_call(problem: Problem, info: DeviceInfo) -> dict[str, list[Plan]]:
-    """Return the plans that a first call compiles on an unknown GPU, by purpose, such as tuning."""
+    """Return the plans whose kernels a problem's first call on a GPU compiles, by purpose, such as "tuning"."""
     target = Target(problem, info)
     timed = likely(target)
     tested = {str(sync.facts): sync for tiling in timed if tiling.loop.schedule == PERSISTENT for sync in [GridSync.of(tiling)]}
@@ -73,26 +70,26 @@ def plans_of_first_call(problem: Problem, info: DeviceInfo) -> dict[str, list[Pl
 
 
 def without_barriers() -> AbstractContextManager[object]:
-    """Record no barriers in this context. The validation layer must report that."""
+    """Let vkdml record no barriers in this context, which validation must report."""
     return patch.object(devices.Submission, "barrier")
 
 
 def with_timeout(seconds: float) -> AbstractContextManager[object]:
-    """Let devices that are opened in this context count as lost if a submission takes this many seconds."""
+    """Let devices that are opened in this context count as lost once a submission has run for this many seconds."""
     return patch.object(driver, "TIMEOUT", seconds)
 
 
 def without_float64_check() -> AbstractContextManager[object]:
-    """Allow float64 in this context on devices that fail its self-test."""
+    """Let devices compute float64 in this context without the self-test, which they might fail."""
     return patch.object(self_test, "check_float64")
 
 
 def with_kernel(name: str, spirv: bytes) -> AbstractContextManager[object]:
-    """Replace the kernel of this name by the code `spirv` in this context."""
+    """Replace the kernel `name` by the SPIR-V `spirv` in this context."""
     load = kernels.load
     return patch.object(kernels, "load", lambda asked: of_spirv(name, spirv) if asked == name else load(asked))
 
 
 def tensors_through_the_host(is_wanted: bool) -> AbstractContextManager[object]:
-    """Let twins (converted PyTorch modules) that first run in this context copy tensors through the host, if `is_wanted`."""
+    """Let converted PyTorch modules that first run in this context copy tensors through the host, if `is_wanted`."""
     return patch.dict("vkdml.faces.torch.transfers.APIS", {}, clear=is_wanted)

@@ -1,1 +1,1 @@
-"""A hostile device: an interpreter of SPIR-V that does whatever Vulkan allows a GPU, and checks what kernels do on it."""
+"""The hostile device: an interpreter of SPIR-V that behaves as badly as Vulkan allows a GPU to, and that checks kernels."""

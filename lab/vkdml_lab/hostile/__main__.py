@@ -1,8 +1,8 @@
-"""Run kernels on the hostile device: first with planted mistakes, then random tasks in all modes (modes.py) for a given time.
+"""Run kernels on the hostile device: first some with planted mistakes, then random tasks in all modes (modes.py).
 
     python -m vkdml_lab.hostile [--minutes M] [--seed N] [--output DIR] [--only MODE SEED]
 
-Needs no driver. The exit code is 1 if anything is wrong. Each reported line begins with the values for --only.
+Needs no driver. The exit code is 1 if anything is wrong. Failures begin with the MODE and SEED that run a task again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _TURNS = ("watched", "inexact", "watched", "weak")
 
 @dataclass
 class Ran:
-    """The results of all tasks. runs, notes: counts by mode. wrong: failures. seen: what was reported of planted mistakes."""
+    """All results. runs: counts by mode and kernel. notes: counts by mode and note. wrong: failures. seen: reports of controls.
+    """
 
     runs: Counter[tuple[str, str]] = field(default_factory=Counter)
     notes: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -33,7 +34,7 @@ class Ran:
     seen: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def run(self, mode: str, seed: int) -> None:
-        """Run the task that a mode draws from this seed. An exception in the interpreter counts as a failure, too."""
+        """Run the task that this mode draws from this seed, and record the results. An exception counts as a failure, too."""
         try:
             task, result = modes.try_once(mode, seed)
         except Exception:

@@ -1,4 +1,4 @@
-"""Arithmetic like a CPU driver's, or as inexact as Vulkan's "Precision and Operation of SPIR-V Instructions" allows."""
+"""Computes like a CPU driver, or as inexactly as Vulkan's "Precision and Operation of SPIR-V Instructions" allows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NONE, HIGH, LOW, EXTREME, RANDOM = "none", "high", "low", "extreme", "random"
 class Arithmetic:
     """How a device computes. errors: how far functions and quotients are off: not at all, by a random part of the allowed
     error, or by all of it, upward, downward or at random. scale: multiplies the allowed error. flushes: denormals count as 0.
-    folds: the compiler assumes that no number is NaN, as no kernel forbids that by SignedZeroInfNanPreserve. Then comparisons
+    folds: the compiler assumes that no number is NaN, which kernels do not forbid by SignedZeroInfNanPreserve. Then comparisons
     with NaN give anything (so isnan() finds none), 0 times NaN is 0, and exp and log of NaN are numbers. fuses: fma() rounds
     once. contracting: the probability that a product and a sum at one place of the code are fused.
     """
@@ -58,13 +58,13 @@ class Arithmetic:
         return compared if self.flushes or self.folds else compare
 
     def _folded(self, found: Any, is_nan: Any) -> Any:
-        """Return the result `found`. But if the device assumes no NaN, return 0 or 1 at random where an operand is NaN."""
+        """Return `found`; but if the device assumes that there is no NaN, 0 or 1 at random where an operand is NaN."""
         if not (self.folds and is_nan.any()):
             return found
         return np.where(is_nan, self.random.integers(2, size=np.shape(found)), found).astype(found.dtype)[()]
 
     def _product(self, a: Any, b: Any) -> Any:
-        """Multiply as float64. If the device assumes no NaN, a factor that is 0 in all lanes gives 0, even times NaN."""
+        """Return the product as float64. If the device assumes no NaN, a factor that is 0 in all lanes gives 0."""
         is_0 = self.folds and any(factor.__class__ is not np.ndarray and factor == 0 for factor in (a, b))
         return np.float64(0) if is_0 else self._wide(a) * self._wide(b)
 
@@ -84,7 +84,7 @@ class Arithmetic:
         return self.flush(near[()])
 
     def _sum(self, a: Any, b: Any) -> Any:
-        """Add two float64 and round the sum once, to float32. For that, an inexact float64 sum is rounded to odd first."""
+        """Add two float64 and round once, to float32: an inexact float64 sum is first rounded to odd, which loses nothing."""
         total = a + b
         part = total - a
         error = (a - (total - part)) + (b - part)
@@ -108,7 +108,7 @@ class Arithmetic:
         return self.fused(a, b, c) if self.fuses else self.add(self.mul(a, b), c)
 
     def _inexact(self, exact: Any, ulps: Any, absolute: Any = None) -> Any:
-        """Return a function's result with an error up to `absolute`, or up to `ulps` ULP where `absolute` is None or NaN."""
+        """Return `exact` as float32, off by up to `absolute`, or by up to `ulps` ULP where `absolute` is None or NaN."""
         if self.errors == NONE:
             return self.flush(exact.astype(np.float32))
         shape = np.shape(exact)
@@ -132,6 +132,6 @@ class Arithmetic:
         return self._folded(found, np.isnan(x))
 
     def unpack_half(self, word: Any) -> tuple[Any, ...]:
-        """Return the two float16 of a word as float32. If the device flushes denormals, it flushes float16's, too."""
+        """Return the two float16 in a word as float32. If the device flushes denormals, those of float16 become 0."""
         halves = (((word >> np.uint32(shift)) & np.uint32(0xFFFF)).astype(np.uint16).view(np.float16) for shift in (0, 16))
         return tuple(self.flush(half.astype(np.float32), _LEAST_HALF) for half in halves)

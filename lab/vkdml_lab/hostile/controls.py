@@ -1,4 +1,4 @@
-"""Controls: mistakes planted in kernels. A mode (modes.py) must report them; else its silence on real kernels means nothing."""
+"""Lists mistakes to plant in kernels. Modes (modes.py) must report them, or their silence on real kernels means nothing."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _LARGE = 100  # units
 
 @dataclass(frozen=True)
 class Control:
-    """One planted mistake: in a shader's `file`, the text `old` becomes `new`. kernel: source of the kernels that a task must
-    use. schedule: that of the tasks. seen: ways in which the mode's report of the mistake may begin.
+    """A mistake to plant: in the shader `file`, the text `old` becomes `new`. kernel: source file of kernels, one of which a
+    task must use. schedule: the tasks'; None: no time loop. seen: possible beginnings of the mode's report of the mistake.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Control:
     is_large: bool = False  # whether only tasks with many units show the mistake
 
     def result(self) -> str:
-        """Return the mode's report of the mistake, or "" if the mode misses it."""
+        """Run tasks on the wrong kernels. Returns the mode's first report of the mistake, or "" if the mode misses it."""
         wrong = _mistaken(self.file, self.old, self.new, self.kernel)
         for seed in islice((seed for seed in count() if self._suits(self.task(seed))), _TRIES):
             found = modes.MODES[self.mode].run(seed, self.task(seed), wrong)
@@ -62,7 +62,7 @@ def _recurrent(seed: int, schedule: Schedule) -> Task:
 
 @lru_cache
 def _named(source: str) -> frozenset[str]:
-    """Return the names of the kernels that are made from a source, for each cell and element size."""
+    """Return the names of the kernels that are compiled from a source file, one for each cell and element size."""
     return frozenset(kernel for kernel, (path, _) in compile_shaders.sources(compile_shaders.SHADERS).items()
                      if path == compile_shaders.SHADERS / f"{source}.comp")
 
@@ -125,13 +125,13 @@ CONTROLS = [
 
 
 def inexact_functions() -> str:
-    """Return what mode "inexact" reports of functions a hundred times as inexact as Vulkan allows, or "" if it misses them."""
+    """Run mode "inexact" with errors a hundred times too large. Returns the mode's report of them, or "" if it has none."""
     results = (modes.inexact(seed, _recurrent(seed, SEQUENCE), {}, scale=100.0) for seed in range(_TRIES))
     return next((text for result in results for text in result.wrong if text.startswith(_WRONG)), "")
 
 
 def contracted_pairs() -> str:
-    """Return "refused float64" if the test of float64 notices that sums of pairs (of float32) are contracted, else ""."""
+    """Return "refused float64" if the self-test of float64 fails where sums of pairs of float32 may be fused, else ""."""
     wrong = _mistaken("float64/pairs.glsl", "precise ", "", "float64/elementwise")
     places = (Arithmetic(seed, contracting=0.5) for seed in range(_TRIES))
     return "" if all(modes.passes_float64(some, wrong) for some in places) else "refused float64"

@@ -1,4 +1,4 @@
-"""Translates each SPIR-V instruction to a line of Python. "The source of" a value is a Python expression for it."""
+"""Translates SPIR-V instructions to lines of Python. An "expression" is the text of a Python expression."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def in_tuple(parts: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Pointer:
-    """A pointer to a part of the variable `base`: into a local value by a path of indices, or into memory by an offset in units
-    (elements).
+    """A SPIR-V pointer. base: the variable's Python name. path: indices, as expressions, into a value outside of memory.
+    offset: an expression for the place in memory, in units (words or halves).
 
     is_coherent: other waves may change or see the memory, so that each load reads it again. label: its name in reports.
     """
@@ -57,7 +57,7 @@ class Pointer:
 
 
 def shape(type_: Type) -> str:
-    """Return the source of a type's shape, from which `fill` makes a value: a scalar's kind, or a tuple of shapes."""
+    """Return a Python expression for a type's shape, from which `fill` makes a value: a scalar's kind, or a tuple of shapes."""
     if type_.kind == "struct":
         return in_tuple(map(shape, type_.members))
     return f"({shape(type_.element)},) * {type_.count}" if type_.element else repr(type_.kind)
@@ -65,8 +65,8 @@ def shape(type_: Type) -> str:
 
 @dataclass
 class Writer:
-    """What the writers of a module's functions share. constants: Python names by type and bits. blocks: each function's blocks
-    in order. waiting: functions that may wait for other waves, themselves or in a call. waits: other waves may run at accesses.
+    """State that the writers of a module's functions share. waits: other waves may run at accesses. constants: Python names by
+    type and bits. blocks: each function's blocks in order. waiting: the functions in which other waves may run.
     """
 
     module: Module
@@ -85,7 +85,7 @@ class Writer:
             self.waiting |= more
 
     def _may_wait(self, instruction: Instruction) -> bool:
-        """Whether other waves may run at this instruction. For a coherent buffer, that is where its address is computed."""
+        """Whether other waves may run at this instruction. Computing an address in a coherent buffer counts as an access."""
         op, pointer = instruction.op, instruction.operands[0] if instruction.operands else 0
         return op == Op.ControlBarrier or (self.waits and (
             Op.AtomicLoad <= op <= Op.AtomicOr or (op == Op.AccessChain and self.module.is_coherent(pointer))))
@@ -103,7 +103,7 @@ class Writer:
 
 
 class InstructionWriter:
-    """Writes the instructions of one function."""
+    """Writes the instructions of one function as Python."""
 
     def __init__(self, writer: Writer, name: str) -> None:
         self.writer, self.module, self.name, self.depth = writer, writer.module, name, 0
@@ -116,7 +116,7 @@ class InstructionWriter:
         self.writer.lines.append(" " * self.depth + text)
 
     def place(self, what: str) -> int:
-        """Give a number to a place in the code, so that reports can name the place."""
+        """Record a place in the code, so that reports can name it. Returns the place's number. what: its description."""
         self.writer.places.append(f"{what} in {self.name}")
         return len(self.writer.places) - 1
 
@@ -127,13 +127,13 @@ class InstructionWriter:
         return self.module.constants[id_][0] if id_ in self.module.constants else self.types[id_]
 
     def component(self, id_: int, at: str, kind: str = "") -> str:
-        """Return the source of a scalar, or of a vector's component. at: "[n]". kind: view it as this type of the same size."""
+        """Return a Python expression for a scalar or a vector's component. at: "[n]". kind: the type to view it as."""
         type_ = self.type_of(id_)
         found = self.value(id_) + (at if type_.kind == "vector" else "")
         return found if kind in ("", type_.scalar) else f"{found}.view({NUMPY[kind]})"
 
     def each(self, type_: Type, write: Callable[[str], str]) -> str:
-        """Return the source of a value of a type. write: returns the source of a component, whose index it gets."""
+        """Return a Python expression for a value. write: makes each component's from its index "[n]", a scalar's from ""."""
         return in_tuple(write(f"[{n}]") for n in range(type_.count)) if type_.kind == "vector" else write("")
 
     def wait(self, is_seen: bool = True) -> None:
@@ -204,7 +204,7 @@ class InstructionWriter:
         raise NotImplementedError(f"{op.name} in {self.name}")
 
     def _sum(self, instruction: Instruction, at: str) -> str:
-        """Return the source of a sum or difference. If an operand is a product, the device may choose to fuse both."""
+        """Return a Python expression for a sum or difference. If an operand is a product, the device may fuse the two."""
         a, b = instruction.operands
         plain = _FORMS[instruction.op][0].format(self.component(a, at), self.component(b, at))
         product, other = (self.products[a], b) if self.products.get(a) else (self.products.get(b), a)

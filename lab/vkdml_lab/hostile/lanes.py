@@ -1,4 +1,4 @@
-"""The functions that translated kernels call. `place` is the number of a place in the code, for reports.
+"""Functions that translated kernels call. `place` is the number of a place in the code, for reports.
 
 A value is an array with an element for each lane of a wave, or one numpy scalar for all of them; a composite is a tuple of
 values. A mask is None for all lanes, False for none, or an array of bools, of which some are true.
@@ -20,7 +20,7 @@ DTYPES: dict[str, Any] = {"u16": np.uint16, "u32": np.uint32, "i32": np.int32, "
 
 
 class Invocations(Protocol):
-    """What memory uses of a wave: its lanes, their invocations and workgroups, its reports, and noise for undefined values."""
+    """What memory needs of a wave (subgroup). invocations, workgroups: each lane's. noise: makes undefined values."""
 
     lanes: int
     invocations: np.ndarray
@@ -31,7 +31,7 @@ class Invocations(Protocol):
 
 
 def split(mask: Mask, condition: Any) -> tuple[Mask, Mask]:
-    """Return the mask of the lanes in which a condition holds, and the mask of the others."""
+    """Return two masks: of the lanes of `mask` where the condition holds, and of the other lanes of `mask`."""
     if condition.__class__ is not Array:
         return (mask, False) if condition else (False, mask)
     yes = condition if mask is None else condition & mask
@@ -51,7 +51,7 @@ def join(a: Mask, b: Mask) -> Mask:
 
 
 def merge(mask: Mask, new: Any, old: Any) -> Any:
-    """Return the new value in the lanes of the mask and the old value in the others."""
+    """Return `new` in the lanes of the mask, and `old` in the others."""
     if mask is None:
         return new
     if new.__class__ is tuple:
@@ -68,7 +68,7 @@ def choose(condition: Any, a: Any, b: Any) -> Any:
 
 
 def fill(pattern: dict[str, Any], shape: Any) -> Any:
-    """Return a value of a type. pattern: the scalar for each kind. shape: the type, as instructions.shape writes it."""
+    """Make a value from scalars. pattern: the scalar of each kind. shape: the value's, as instructions.shape writes it."""
     if shape.__class__ is str:
         return pattern[shape]
     return tuple([fill(pattern, part) for part in shape])
@@ -78,7 +78,7 @@ ZEROS = {kind: dtype(0) for kind, dtype in DTYPES.items()}
 
 
 def _elements(wave: Any, index: Any, length: int, mask: Mask, place: int) -> Sequence[int]:
-    """Return the indices that lanes of the mask use. An index out of bounds is reported and left out."""
+    """Return the different indices in the lanes of the mask, in order. Those out of bounds are reported and left out."""
     wanted = [int(index)] if index.__class__ is not Array else np.unique(index if mask is None else index[mask]).tolist()
     if wanted[-1] >= length:
         wave.report("out of bounds: an array", place, f"element {wanted[-1]} of {length}")
@@ -95,7 +95,7 @@ def pick(wave: Any, value: tuple[Any, ...], index: Any, mask: Mask, place: int) 
 
 
 def put(wave: Any, value: tuple[Any, ...], path: Sequence[Any], new: Any, mask: Mask, place: int) -> Any:
-    """Return a copy of a composite, with `new` at `path` in the lanes of the mask."""
+    """Return a copy of the tuple `value` with `new` at the indices `path`, in the lanes of the mask."""
     if not path:
         return merge(mask, new, value)
     index, rest = path[0], path[1:]
@@ -111,7 +111,7 @@ def put(wave: Any, value: tuple[Any, ...], path: Sequence[Any], new: Any, mask: 
 # Integers
 
 def _checked(operation: Any, is_bad: Callable[[Any], Any], instead: Callable[[Any], Any]) -> Callable[..., Any]:
-    """Return the operation (such as a division) with a check: if is_bad(b), it reports b, and takes instead(b) for it."""
+    """Return a function that does the operation, such as a division. Where is_bad(b), it reports that and uses instead(b)."""
     def function(wave: Any, a: Any, b: Any, mask: Mask, place: int) -> Any:
         bad = is_bad(b)
         if count(bad):
@@ -136,7 +136,7 @@ def sub_borrow(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def to_whole(wave: Any, x: Any, kind: str) -> Any:
-    """Convert floats to integers. A float outside the integer type's range gives the wave's noise."""
+    """Convert floats to integers of `kind`. A float out of its range becomes the wave's pattern, an arbitrary value."""
     info = np.iinfo(DTYPES[kind])
     exists = (x > np.float64(info.min) - 1) & (x < np.float64(info.max) + 1)
     return np.where(exists, np.where(exists, x, 0).astype(np.int64).astype(DTYPES[kind]), wave.pattern[kind])[()]

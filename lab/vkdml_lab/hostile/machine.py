@@ -1,4 +1,4 @@
-"""The machine: it runs a dispatch in waves (subgroups) of any number of lanes, in random order, and reports kernels' faults."""
+"""Runs a dispatch in waves (subgroups) of any number of lanes, in random order, and reports kernels' faults, such as races."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _SLOWEST = 0.05  # the least speed of a wave; the most is 1
 class Behaviour:
     """How a device behaves, out of all that Vulkan allows.
 
-    watches: look for data races and reads of unwritten memory. weak: stores reach other workgroups late and in any order. wave:
-    lanes of a subgroup. resident: workgroups that run at once; 0: all. spins: polls before a wait gives up. reports: an example
-    of each fault, by its kind, kernel and line.
+    watches: look for data races and reads of unwritten memory. weak: stores reach other invocations late and in any order.
+    wave: lanes of a subgroup; 0: one for all. resident: workgroups that run at once; 0: all. spins: polls before a wait gives
+    up. reports: an example of each fault, by its kind, kernel and place in the code.
     """
 
     seed: int = 0
@@ -41,8 +41,8 @@ class Behaviour:
 
 @dataclass
 class Machine:
-    """A machine that runs one dispatch. memories: by variable. pattern: the first contents of private memory, by kind of
-    scalar. order: None if accesses are not watched for races. clock: None if memory is not weak (weak.py).
+    """Runs one dispatch. memories: by id of variable. push: push constants. size: of a workgroup. pattern: the first contents
+    of private memory, by kind of scalar. order: finds races; None: do not look. clock: of weak memory (weak.py), or None.
     """
 
     kernel: str
@@ -65,7 +65,7 @@ class Machine:
         self.behaviour.reports.setdefault((what, self.kernel, where), example)
 
     def run(self, lanes: int) -> None:
-        """Run all workgroups in waves of this many lanes."""
+        """Run all workgroups in waves of this many lanes; 0: one wave has all lanes of all workgroups."""
         groups = np.array(self.random.sample(range(self.count), self.count))
         waiting = [np.arange(self.count)] if lanes == ALL else np.split(groups, self.count)
         running: list[list[Wave]] = []  # the waves that share barriers: one workgroup's, or all
@@ -90,7 +90,7 @@ class Machine:
             self.clock.release()
 
     def _pass(self, waves: list[Wave]) -> None:
-        """Release the barrier at which all waves of a workgroup wait. Reports it if some invocations did not reach it."""
+        """Let waves pass the barrier at which all of them wait. Reports it if some invocations have not reached it."""
         arrived = np.zeros((self.count, self.size), bool)
         for wave in waves:
             place, mask, scope, _, semantics = wave.barrier
@@ -108,7 +108,7 @@ class Machine:
 
 
 class Wave:
-    """Some invocations of each of its workgroups, from `first` on. barrier: where they wait. speed: how often they run."""
+    """A subgroup: `count` invocations of each of the workgroups `groups`, from `first` on. barrier: where it waits, or None."""
 
     def __init__(self, machine: Machine, groups: np.ndarray, first: int, count: int) -> None:
         self.machine, self.report, self.memories, self.push = machine, machine.report, machine.memories, machine.push

@@ -1,4 +1,4 @@
-"""Buffers and shared memory. Reads of unwritten words, accesses out of bounds and races are reported. They read noise."""
+"""Simulates buffers and shared memory. Reports races, reads of unwritten words and accesses out of bounds; these read noise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vkdml_lab.hostile.weak import WeakMemory
 
 
 class Buffer:
-    """A buffer's words, and for each half of a word whether it was ever written."""
+    """The words of a buffer, and for each half of a word whether it was ever written."""
 
     def __init__(self, words: np.ndarray) -> None:
         self.words, self.written = words, np.zeros(2 * len(words), bool)
@@ -26,10 +26,10 @@ class Buffer:
 
 @dataclass
 class Memory:
-    """A buffer as a dispatch sees it, or one shared variable of all workgroups.
+    """A buffer as a dispatch sees it, or a shared variable, for all workgroups.
 
-    dtype: uint32 or uint16, the type of a unit (an element of this memory). units: how many one workgroup's shared memory has;
-    0 for a buffer. accesses: None if not watched for races. is_flags: loads and stores count as relaxed atomics. may_store: the
+    dtype: uint32 or uint16, the type of a unit (an element of this memory). units: of one workgroup's shared variable; 0 for a
+    buffer. accesses: finds races; None: not looked for. is_flags: loads and stores count as relaxed atomics. may_store: the
     plan declares that the dispatch writes the buffer. weak: decides when others see a store; None: at once.
     """
 
@@ -50,7 +50,7 @@ class Memory:
         self.limit = self.units or len(self.data)
 
     def _places(self, wave: Invocations, offset: Any, count: int, mask: Mask, place: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return each lane's first unit, clipped to the memory, and the lanes whose units were out of bounds."""
+        """Return each lane's first unit, clipped to the memory, and a mask of the lanes that were out of bounds, or None."""
         at = np.broadcast_to(np.asarray(offset, np.int64), (wave.lanes,))
         outside = at > self.limit - count
         if outside.any():
@@ -99,7 +99,7 @@ class Memory:
             self.written[at + n] = self.whole
 
     def atomic(self, wave: Invocations, name: str, offset: Any, value: Any, mask: Mask, place: int) -> Any:
-        """Execute an atomic. Returns a value for a load only, as kernels ignore what other atomics return."""
+        """Execute an atomic: load, store, and, or. Returns the values of a load only, as kernels ignore the others'."""
         at, _ = self._places(wave, offset, 1, mask, place)
         lanes = active(mask, wave.lanes)
         if self.accesses:
@@ -118,7 +118,7 @@ class Memory:
 
     def _watch(self, wave: Invocations, at: np.ndarray, count: int, mask: Mask, place: int, writes: bool = False, atomic: bool = False
                ) -> np.ndarray | None:
-        """Check an access for races and unwritten units. Returns the lanes whose loads are therefore undefined."""
+        """Report races and reads of unwritten units. Returns a mask of the lanes whose loads then give noise, or None."""
         assert self.accesses
         lanes = active(mask, wave.lanes)
         units = at[lanes] if mask is not None else at

@@ -1,4 +1,4 @@
-"""The modes of the hostile device. Each draws a behaviour of the device (machine.py), and checks what must hold on it."""
+"""Defines the modes of the hostile device. Each draws the device's behaviour (machine.py) and checks what must hold."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FAR = 1_000_003  # distance between the seeds that are tried one after the othe
 
 @dataclass
 class Result:
-    """The result of running a task. kernels: names of those that ran. wrong: failures. note: an allowed outcome to count."""
+    """The result of running a task. kernels: names of those that ran. wrong: failures. note: an allowed outcome, or ""."""
 
     kernels: set[str]
     wrong: list[str] = field(default_factory=list)
@@ -48,7 +48,7 @@ def run(task: Task, behaviour: Behaviour, edits: Edits) -> tuple[Device, Outcome
 
 
 def same_bits(task: Task, behaviour: Behaviour, edits: Edits) -> Result:
-    """Run a task. Outputs must be right and complete, with the bits of a well-behaved device. Nothing may be reported."""
+    """Run a task. Outputs must be right, complete and bit for bit a well-behaved device's; no fault may be reported."""
     device, outcome = run(task, behaviour, edits)
     kind = run(task, Behaviour(seed=behaviour.seed + 1), edits)[1]
     wrong = [task.wrong(outcome.outputs)]
@@ -65,18 +65,18 @@ def same_bits(task: Task, behaviour: Behaviour, edits: Edits) -> Result:
 
 
 def _wave(draw: random.Random, task: Task) -> int:
-    """Draw the number of lanes of a wave. Only small problems get waves of few lanes, as waves run one by one."""
+    """Draw the number of lanes of a wave. Only small problems get waves of few lanes, as many waves take long."""
     is_small = isinstance(task.problem, Problem) and task.problem.steps * task.problem.batch * task.problem.hidden <= _SMALL
     return draw.choice((ALL, ALL, ALL, *_WAVES[5 if task.problem.element.pairs else 0 if is_small else 3:]))
 
 
 def watched(seed: int, task: Task, edits: Edits) -> Result:
-    """Watch memory for races, accesses out of bounds and unwritten reads, and barriers for divergence, in waves of any size."""
+    """Run a task in waves of any size. Looks for races, accesses out of bounds, unwritten reads and divergent barriers."""
     return same_bits(task, Behaviour(seed, watches=True, wave=_wave(random.Random(seed), task)), edits)
 
 
 def weak(seed: int, task: Task, edits: Edits) -> Result:
-    """Make memory weak (weak.py) where workgroups wait for each other. Some waves are slow, or too few run at once."""
+    """Run a task on weak memory (weak.py) where workgroups wait for each other. Sometimes only one workgroup runs at once."""
     draw = random.Random(seed)
     few = draw.random() < 0.2
     return same_bits(task, Behaviour(seed, weak=True, wave=_wave(draw, task), resident=int(few),
@@ -84,7 +84,7 @@ def weak(seed: int, task: Task, edits: Edits) -> Result:
 
 
 def drawn(seed: int, scale: float = 1.0) -> Arithmetic:
-    """Draw an arithmetic that Vulkan allows. scale: multiplies the allowed errors of functions."""
+    """Draw an arithmetic that Vulkan allows, from a seed. scale: multiplies the allowed errors of functions."""
     draw = random.Random(seed)
     return Arithmetic(seed, draw.choice((arithmetic.NEAREST, arithmetic.ZERO, arithmetic.EITHER)),
                    draw.choice((arithmetic.NONE, arithmetic.HIGH, arithmetic.LOW, arithmetic.EXTREME, arithmetic.RANDOM)),
@@ -92,7 +92,7 @@ def drawn(seed: int, scale: float = 1.0) -> Arithmetic:
 
 
 def inexact(seed: int, task: Task, edits: Edits, scale: float = 1.0) -> Result:
-    """Use inexact arithmetic. Results must be within Device(verify=...)'s bounds. float64 needs a device that passes a test."""
+    """Run a task in inexact arithmetic. Results must be within Device(verify=...)'s bounds. float64 may be refused."""
     if task.problem.element.pairs and not passes_float64(drawn(seed, scale), edits):
         return Result(set(), note="refused float64")
     device, outcome = run(task, Behaviour(seed, arithmetic=drawn(seed, scale)), edits)
@@ -100,7 +100,7 @@ def inexact(seed: int, task: Task, edits: Edits, scale: float = 1.0) -> Result:
 
 
 def _lost_nan(seed: int, task: Task, edits: Edits) -> str:
-    """Return which outputs are not NaN although an input is, on a device that assumes that there is no NaN; "" if none."""
+    """Run the task with a NaN input, if the device assumes no NaN. Returns which outputs lose the NaN, as a text, or ""."""
     if isinstance(task.problem, MovedProblem) or not drawn(seed).folds:
         return ""
     of_nan = task.of_nan(seed)
@@ -111,7 +111,7 @@ def _lost_nan(seed: int, task: Task, edits: Edits) -> str:
 
 
 def passes_float64(device: Arithmetic, edits: Edits) -> bool:
-    """Whether the device passes the test that vkdml runs before its first float64 operator."""
+    """Whether a device with this arithmetic passes the self-test that vkdml runs before its first float64 operator."""
     made: dict[str, np.ndarray] = {}
 
     def trial(_: Any, problem: PlainProblem, memory: Mapping[str, np.ndarray]) -> Any:
@@ -128,14 +128,14 @@ def passes_float64(device: Arithmetic, edits: Edits) -> bool:
 
 @dataclass(frozen=True)
 class Mode:
-    """A mode. run: runs a task on a behaviour drawn from a seed. draws: functions that draw a task from a seed."""
+    """A mode of the hostile device. run: runs a task on a behaviour drawn from a seed. draws: draw a task from a seed."""
 
     run: Callable[[int, Task, Edits], Result]
     draws: tuple[Callable[[int], Task], ...]
 
 
 def _waiting(seed: int) -> Task:
-    """Draw a task whose workgroups wait for each other. It is never float64, whose workgroups do not wait."""
+    """Draw a task whose workgroups wait for each other (never in float64, whose kernels do not wait)."""
     recurrent = tasks.training if seed % 3 == 0 else tasks.recurrent
     found = (recurrent(number, (PERSISTENT,)) for number in count(seed, _FAR))
     return next(task for task in found if task.plan.timed_out)

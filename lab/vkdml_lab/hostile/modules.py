@@ -1,4 +1,4 @@
-"""Parses a kernel's SPIR-V into Python objects. Knows only what glslang, the compiler, makes of shaders/."""
+"""Parses a kernel's SPIR-V into Python objects. Supports only what the compiler glslang makes of shaders/."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 class Op(IntEnum):
-    """Opcodes by the names in the SPIR-V specification."""
+    """The opcodes that kernels use, by their names in the SPIR-V specification."""
 
     Name, MemberName, ExtInst, EntryPoint, TypeVoid, TypeBool, TypeInt, TypeFloat, TypeVector = 5, 6, 12, 15, 19, 20, 21, 22, 23
     TypeArray, TypeRuntimeArray, TypeStruct, TypePointer, TypeFunction = 28, 29, 30, 32, 33
@@ -55,12 +55,12 @@ class Type:
 
     @property
     def scalar(self) -> str:
-        """The kind of a scalar, or of a vector's elements."""
+        """The kind of this scalar, or of this vector's elements."""
         return self.element.kind if self.kind == "vector" and self.element else self.kind
 
     @property
     def words(self) -> int:
-        """The size in words that a value takes in shared memory."""
+        """How many words a value of this type takes in shared memory."""
         if self.kind == "struct":
             return sum(member.words for member in self.members)
         return self.count * self.element.words if self.element else 1
@@ -85,8 +85,8 @@ class Function:
         return last.operands[:1] if last.op == Op.Branch else last.operands[1:3] if last.op == Op.BranchConditional else []
 
     def ordered(self) -> list[int]:
-        """Return the reachable blocks in an order in which all blocks of a construct come before its merge block, and a loop's
-        last block is the one that jumps back.
+        """Return the reachable blocks, so ordered that a construct's blocks come before its merge block, and that a loop's last
+        block is the one that jumps back.
         """
         seen: list[int] = []
         found: list[int] = []
@@ -112,8 +112,8 @@ class Function:
 
 
 class Module:
-    """A parsed kernel. names, decorations: by id; those of a struct's member by the struct's id and the member's number.
-    constants: pairs of type and value. variables: pairs of type and storage class. initial: a variable's initializer.
+    """A parsed kernel. names, decorations: by id, or by a struct's id and a member's number. constants: type and value by id.
+    variables: type and storage class by id. initial: the id of a variable's initializer.
     """
 
     def __init__(self, spirv: bytes) -> None:
@@ -175,11 +175,11 @@ class Module:
         return Type({Op.TypeVoid: "void", Op.TypeBool: "bool", Op.TypeFloat: "f32"}.get(op, "struct"), id_, members=members)
 
     def number(self, constant: int) -> int:
-        """Return the value of a uint constant."""
+        """Return the value of the uint constant with this id."""
         return int(self.constants[constant][1])  # type: ignore[call-overload]
 
     def is_coherent(self, variable: int) -> bool:
-        """Whether the variable is a buffer with a coherent or volatile block."""
+        """Whether the variable with this id is a buffer with a coherent or volatile member."""
         block = self.variables[variable][0].element if variable in self.variables else None
         members = range(len(block.members)) if block else ()
         return block is not None and any(COHERENT & {*self.decorations.get((block.id, n), ())} for n in members)

@@ -1,4 +1,4 @@
-"""Finds data races by Vulkan's memory model: which accesses of a dispatch happen before which.
+"""Finds data races in a dispatch by Vulkan's memory model: pairs of accesses of which neither happens before the other.
 
 An invocation has a vector clock for each storage class: the last epoch of every invocation that happened before. Each barrier
 begins a new epoch. Only barriers order invocations, and only those of one workgroup.
@@ -26,12 +26,12 @@ class Order:
         self.clocks = {kind: np.zeros((workgroups * size, size), np.int32) for kind in (SHARED, BUFFERS)}
 
     def is_before(self, kind: int, then: np.ndarray, epoch: np.ndarray, now: np.ndarray) -> np.ndarray:
-        """Whether accesses by invocations `then`, in these epochs, happen before accesses by invocations `now`."""
+        """Return which accesses by invocations `then`, in these epochs, happen before accesses by invocations `now`."""
         seen = (self.clocks[kind][now, then % self.size] >= epoch) & (then // self.size == now // self.size)
         return seen | (then == now)
 
     def barrier(self, workgroups: np.ndarray, semantics: int) -> None:
-        """Let a barrier, which all invocations of these workgroups have reached, join the clocks of each workgroup."""
+        """Record that all invocations of these workgroups pass a barrier. semantics: SPIR-V's, with storage classes."""
         invocations = (workgroups[:, None] * self.size + np.arange(self.size)).ravel()
         shape = len(workgroups), self.size, -1
         for kind, clock in self.clocks.items():
@@ -43,8 +43,8 @@ class Order:
 
 
 class Accesses:
-    """The last accesses to each unit (element) of a memory: its last writer, its last reader, and another reader that is not
-    ordered before the last one. A race with an earlier reader may be missed; each reported race is real.
+    """The last accesses to each unit (element) of a memory: by the last writer, the last reader, and one reader that does not
+    happen before the last. A race with another reader may be missed; each reported race is real.
     """
 
     def __init__(self, order: Order, kind: int, units: int) -> None:
@@ -53,7 +53,7 @@ class Accesses:
 
     def conflicts(self, at: np.ndarray, invocations: np.ndarray, place: int, writes: bool, atomic: bool
                   ) -> tuple[np.ndarray, int, str]:
-        """Return which lanes race with earlier accesses or each other, the place in code of one such access, and its kind."""
+        """Record accesses. Returns which lanes race with others, one raced access's place in the code, and the kind of race."""
         racing, other, what = np.zeros(len(at), bool), place, ""
         epoch = self.order.epoch[invocations]
         for role in ("write", "read", "reader") if writes else ("write",):

@@ -28,7 +28,7 @@ _FIRST_WORDS = (None, 0x7FC12345, 0xFFFFFFFF, 0)  # contents of unwritten memory
 
 @dataclass(frozen=True)
 class Outcome:
-    """What running a plan gave. outputs: bytes by field. unwritten: outputs with elements that were never written."""
+    """The results of a plan. outputs: bytes by field. gave_up: the fallback ran. unwritten: outputs with unwritten elements."""
 
     outputs: dict[str, np.ndarray]
     gave_up: bool
@@ -43,7 +43,7 @@ def _translated(kernel: str, values: tuple[int, ...], waits: bool, edited: bytes
 
 
 class Device:
-    """A hostile device. edits: SPIR-V by kernel, which replaces vkdml's own. kernels: names of those that ran."""
+    """A hostile device that runs plans. edits: SPIR-V by kernel, in place of vkdml's own. kernels: names of those that ran."""
 
     def __init__(self, behaviour: Behaviour, edits: Mapping[str, bytes] = {}) -> None:
         self.behaviour, self.edits = behaviour, edits
@@ -80,7 +80,7 @@ class Device:
 
     @staticmethod
     def _is_whole(problem: Any, field: str, buffer: Buffer) -> bool:
-        """Whether each element of an output was written. Looks only at the first byte of each."""
+        """Whether all elements of an output were written. Looks only at the first byte of each element."""
         tensor = problem.tensor(field)
         return bool(tensor.view(np.repeat(buffer.written, 2)[::problem.element.itemsize].copy()).all())
 

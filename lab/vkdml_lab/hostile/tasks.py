@@ -48,12 +48,12 @@ class Task:
     memory: Mapping[str, np.ndarray]
 
     def wrong(self, outputs: Mapping[str, np.ndarray]) -> str:
-        """Return what is wrong with the results, or "". Differences that rounding explains are not wrong."""
+        """Return a text that says which outputs are off by more than rounding, or "". outputs: bytes by field."""
         results = {field: outputs[field][:self.problem.tensor(field).size_in_bytes] for field in outputs}
         return "; ".join(map(str, differences(self.problem, {**self.memory, **results})))
 
     def of_nan(self, seed: int) -> Task:
-        """Return the task with NaN in all elements of one input."""
+        """Return a copy of the task with NaN in all elements of an input, which the seed chooses."""
         type_of = {field: self.problem.tensor(field).data_type for field in self.memory}  # of lengths: uint32
         field = random.Random(seed).choice([field for field in type_of if type_of[field] == type_of[self.problem.inputs[0]]])
         dtype = DTYPES[self.problem.input_element.name]
@@ -61,7 +61,7 @@ class Task:
         return replace(self, memory={**self.memory, field: nan.view(np.uint8)})
 
     def elements(self, outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the results' elements, without the gaps that strides leave between them."""
+        """Return the outputs' elements by field, without the gaps that strides leave. outputs: bytes by field."""
         dtype = DTYPES.get(self.problem.element.name, np.dtype(f"V{self.problem.element.itemsize}"))
         tensors = {field: self.problem.tensor(field) for field in outputs}
         return {field: tensor.view(outputs[field][:tensor.size_of_elements * dtype.itemsize].view(dtype))
@@ -72,7 +72,7 @@ class Task:
 
 
 def recurrent(seed: int, schedules: tuple[Schedule, ...] = SCHEDULES) -> Task:
-    """Draw a recurrent problem, options, a device, and a tiling (the sizes of a plan) out of those possible."""
+    """Draw a recurrent problem, with options, a device and a tiling (one way to run it). schedules: those to prefer."""
     draw = random.Random(f"task {seed}")
     # A quarter of the problems has more units, so that several invocations share a column
     case = draw.choice(list(CASES.values())) if draw.random() < 0.25 else random_case(seed)
@@ -81,7 +81,7 @@ def recurrent(seed: int, schedules: tuple[Schedule, ...] = SCHEDULES) -> Task:
 
 
 def training(seed: int, schedules: tuple[Schedule, ...] = SCHEDULES) -> Task:
-    """Draw a training problem, options, a device, and a tiling out of those possible."""
+    """Draw a problem of training (forward or backward), options, a device and a tiling. schedules: those to prefer."""
     draw = random.Random(f"training {seed}")
     cell = draw.choice([cell for cell in ALL_CELLS if cell.desc is None])
     sizes = {"T": draw.randint(1, 8), "B": draw.randint(1, 9), "I": draw.randint(1, 20), "H": draw.choice((1, 3, 8, 17, 40, 100)),
@@ -93,7 +93,7 @@ def training(seed: int, schedules: tuple[Schedule, ...] = SCHEDULES) -> Task:
 
 
 def _planned(problem: Problem, memory: Mapping[str, np.ndarray], draw: random.Random, schedules: tuple[Schedule, ...]) -> Task:
-    """Draw options and a device for a problem, and a tiling (the sizes of a plan) out of those possible."""
+    """Draw options, a device and a tiling for this problem. memory: its inputs' bytes. schedules: those to prefer."""
     name = draw.choice(list(DEVICES))
     info = replace(DEVICES[name], storage_16bit=draw.random() < 0.5)
     for schedule in (draw.choice(schedules), *draw.sample(SCHEDULES, len(SCHEDULES))):
@@ -129,7 +129,7 @@ def _memory(case: Case) -> dict[str, np.ndarray]:
 
 
 def plain(seed: int) -> Task:
-    """Draw a problem without a time loop, of those in the self-test. If it has an activation, draw that, too."""
+    """Draw a problem without a time loop, of a kind that the self-test has. Draws its activation, too, if it has one."""
     draw = random.Random(seed)
     kind = draw.choice(list(PLAIN_PROBLEMS))
     element = draw.choice(types_of(kind))

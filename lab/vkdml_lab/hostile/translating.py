@@ -1,8 +1,8 @@
 """Translates a SPIR-V module to Python. A function of the kernel becomes one over arrays with an element for each lane of a
 wave.
 
-Blocks follow in the module's order. Block 7 is behind `if a7 is not False`, where a7 is the mask of the lanes that have
-arrived: each branch to the block adds its lanes. So selections, breaks, continues and returns all work alike. A loop is a
+Blocks follow in the order of Function.ordered. Block 7 is behind `if a7 is not False`, where a7 is the mask of the lanes that
+have arrived: each branch to the block adds its lanes. So selections, breaks, continues and returns all work alike. A loop is a
 `while` around its blocks. Functions that may wait (at a barrier, or where another wave may run) are generators.
 """
 
@@ -18,14 +18,14 @@ from vkdml_lab.hostile.modules import Function, Instruction, Module, Op, Storage
 
 @dataclass(frozen=True)
 class Translation:
-    """A translated kernel. start: makes an iterator that runs a wave until it waits. places: texts of places in the code."""
+    """A translated kernel. start: takes a wave, and returns an iterator that runs it. places: names of places in the code."""
 
     start: Callable[[Any], Any]
     places: list[str]
 
 
 def translate(module: Module, waits: bool) -> Translation:
-    """Translate a module. waits: whether other waves may run at each access to memory that waves share."""
+    """Translate a kernel to Python. waits: whether other waves may run at each access to memory that waves share."""
     writer = Writer(module, waits)
     for id_, function in module.functions.items():
         FunctionWriter(writer, id_, function).write()
@@ -41,7 +41,7 @@ def translate(module: Module, waits: bool) -> Translation:
 
 
 class FunctionWriter(InstructionWriter):
-    """Writes a function's control flow. loops: the block that jumps back, by header; a header without one is no loop."""
+    """Writes a function, with its control flow, as Python. loops: the last block of each loop, by the loop's first block."""
 
     def __init__(self, writer: Writer, id_: int, function: Function) -> None:
         super().__init__(writer, writer.module.names[id_].split("(")[0])

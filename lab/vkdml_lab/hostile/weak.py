@@ -1,5 +1,5 @@
-"""Weak memory: stores reach other invocations late and in any order, and loads may find old values until their invocation
-acquires. Vulkan allows such a machine: each invocation has a store buffer in front of a common memory.
+"""Simulates weak memory: stores reach other invocations late and in any order, and loads may find old values until their
+invocation acquires. Vulkan allows this: each invocation has a store buffer in front of a common memory.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class Clock:
             self.acquired[invocations] = self.now
 
     def release(self, invocations: np.ndarray | None = None) -> None:
-        """Let pending stores arrive in memory: those of these invocations, or all if None."""
+        """Let the pending stores of these invocations arrive in memory; None: of all invocations."""
         for memory in self.memories:
             owners = memory.queue // memory.units
             memory.arrive(owners >= 0 if invocations is None else np.isin(owners, invocations))
 
 
 class WeakMemory:
-    """A buffer's words. before, changed: a word's previous value, and the time when it changed. For each invocation and word:
-    seen (since when it has known the present value), stored (its pending store), kept (a loaded value that it may use again).
+    """The words of a buffer. before, changed: each word's previous value, and the time when it changed. For each invocation and
+    word: seen (when it last saw the present value), stored (its pending store), kept (a loaded value that it may use again).
     """
 
     def __init__(self, data: np.ndarray, clock: Clock) -> None:
@@ -66,7 +66,7 @@ class WeakMemory:
         self.before[at], self.changed[at] = self.data[at], self.clock.now
 
     def load(self, wave: Invocations, at: np.ndarray, count: int, mask: Mask, looks_anew: bool) -> list[np.ndarray]:
-        """Load `count` words in each lane, from `at` on. Lanes outside the mask get 0. looks_anew: use no kept value."""
+        """Return, as `count` arrays, the words from `at` on in each lane; 0 outside the mask. looks_anew: use no kept value."""
         lanes = active(mask, wave.lanes)
         found = [np.zeros(wave.lanes, np.uint32) for _ in range(count)]
         for n in range(count):
@@ -92,7 +92,7 @@ class WeakMemory:
             self.queue = np.concatenate([self.queue, places])
 
     def before_atomic(self, wave: Invocations, at: np.ndarray, lanes: np.ndarray, writes: bool) -> None:
-        """Let the lanes' pending stores to words `at` arrive in memory, on which the atomic works. writes: it is a store."""
+        """Let the lanes' pending stores to words `at` arrive before an atomic. writes: the atomic changes the words."""
         self.arrive(np.isin(self.queue, wave.invocations[lanes] * self.units + at))
         if writes:
             self._change(at)
