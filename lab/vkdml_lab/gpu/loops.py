@@ -36,7 +36,7 @@ class Loop:
 
     @property
     def at_once(self) -> Loop:
-        """A copy of the loop as it runs if the first poll succeeds: without the instructions that follow only a failed poll."""
+        """A copy of the loop as it runs if the first poll succeeds: without the instructions that only follow a failed poll."""
         return Loop([item for item in self.body if isinstance(item, Loop) or not item.in_vain])
 
 

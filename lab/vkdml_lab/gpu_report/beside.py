@@ -42,7 +42,7 @@ def answer(question: str, libraries: Sequence[str], rows: Sequence[Row]) -> Iter
 
 
 def compared(rows: Sequence[Row], library: str, way: str) -> dict[str, tuple[Sizes, float]]:
-    """Return, by problem, its sizes and how many times as long as vkdml the library takes. Wrong results do not count."""
+    """Return, by problem, its sizes and the library's time divided by vkdml's. Wrong results do not count. way: key of WAYS."""
     timed = [row for row in rows if row.get("library") and row.get("seconds") and row.get("right") is not False]
     ours = {(row["problem"], row["type"]): row["seconds"] for row in timed
             if row["library"].startswith(OURS) and row["way"] == WAYS[way][0]}

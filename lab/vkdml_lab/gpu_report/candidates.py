@@ -64,7 +64,7 @@ def nothing_kept(folder: Path) -> Iterator[None]:
 
 
 def measure(gpu: Gpu, tuner: Tuner, case: Case, most: int, samples: int) -> list[Row]:
-    """Time the best candidates (up to `most`), each schedule's best and the tuner's choice. Returns rows, the model's first."""
+    """Time the best candidates, each schedule's best and the tuner's choice. Returns a row for each, the model's first."""
     target = Target(case.problem, gpu.info)
     _, chosen = tuner.choice(case.problem, Options(), ON)
     tilings = worth_trying(target, most)

@@ -24,7 +24,7 @@ COUNTED = ("count", 1), ("of", 1), ("late", 0)  # numbers of tests in a row, and
 
 
 def report(info: DeviceInfo, found: Sequence[Found], quick: bool, load: float = 0.0) -> str:
-    """Return the first page as Markdown. found: each part's results. load: the machine's highest load before parts ran."""
+    """Return the first page as Markdown. found: each part's results. load: the machine's highest load average at a start."""
     by_name = {one.part.name: one for one in found}
     rows = {name: one.checked for name, one in by_name.items()}
     facts = {table: {row["fact"]: row["value"] for row in rows.get("devices", []) if row.get("table") == table}

@@ -45,8 +45,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Fit:
-    """A fit for a device. name: the device's. gpu, profile: names of its rows in the tables GPUS and PROFILES. runs: number of
-    fitted times. off_before, off_after: by what factor estimates are typically off, before and after fitting.
+    """The figures fitted to a device's times. name: the device's. gpu, profile: names of its rows in GPUS and PROFILES. runs:
+    number of fitted times. off_before, off_after: by what factor estimates are typically off, before and after fitting.
     """
 
     name: str
@@ -140,7 +140,7 @@ class Model:
         self._measured = np.log([run.seconds for run in runs])
 
     def estimates(self, times: Mapping[str, float]) -> np.ndarray:
-        """Return the logarithm of each run's estimated time. times: factors by figure, by which figures are multiplied."""
+        """Return the logarithm of each run's estimated time, with figures multiplied by `times` (factors by figure)."""
         target = with_figures(self._runs[0].target, times) if self._runs else None
         return np.log([run.tiling.run_seconds(target) for run in self._runs if target])
 
@@ -155,7 +155,7 @@ class Model:
         return np.array(columns).reshape(len(names), len(self._runs)).T / (2 * STEP)
 
     def solve(self, names: Sequence[str]) -> tuple[dict[str, float], dict[str, float]]:
-        """Fit figures by Gauss-Newton. Returns two dicts by figure: factors, and shares of the prior variance that are gone."""
+        """Fit figures by Gauss-Newton. Returns two dicts by figure: factors, and shares of prior variance that are removed."""
         found, held = np.zeros(len(names)), UNSURE**2 * np.eye(len(names))
         times = dict(zip(names, np.exp(found)))
         for number in range(ROUNDS):

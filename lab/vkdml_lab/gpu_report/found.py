@@ -49,7 +49,7 @@ class Found:
 
     @property
     def left(self) -> str:
-        """How many steps are left, or why the part could not run, as a text; "" if it is complete or failed at its start."""
+        """How many steps are left, or why the part could not run, as a text; "" if the part is complete or failed at once."""
         if self.stopped.get("not checked"):
             return str(self.stopped["not checked"])
         if not self.steps:

@@ -108,7 +108,7 @@ class Comparison:
             yield {"table": "Clocks behind samples", "problem": case.name, **now}
 
     def _opened(self, name: str) -> Iterator[Row]:
-        """Start a peer's process. Yields a row for each library in it, which says why if the library is missing."""
+        """Start a peer's process. Yields a row for each library in it: a description, or why it is missing."""
         peer = self._peers[name]
         opened, missing = open_all([peer])
         self._open[name] = next(iter(opened), None)

@@ -54,7 +54,7 @@ def main(output: Path, device: str | None = None, minutes: float = 30, quick: bo
 
 
 def begin(folder: Path, output: Path, info: DeviceInfo, quick: bool) -> float:
-    """Create the report's folder, or check that its report has this device and options. Returns the highest load so far."""
+    """Create the folder, or check that its report has this device and options. Returns the machine's highest load so far."""
     about = {"device": info.name, "driver": f"{info.driver} {info.driver_version}", "vkdml": vkdml.__version__, "quick": quick}
     known = lines(folder / ABOUT)
     if known and known[0] != about:

@@ -36,7 +36,7 @@ def clean(folder: Path) -> None:
 
 
 def cleaned(suffix: str, said: str, text: Callable[[str], str]) -> str:
-    """Return a file's text `said`, changed by the function `text`; in JSON, only values change. suffix: the file's."""
+    """Return `said`, a file's text, with private names replaced by `text`; in JSON, only values change. suffix: the file's."""
     if suffix not in (".json", ".jsonl"):
         return text(said)
 

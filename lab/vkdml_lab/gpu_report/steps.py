@@ -97,7 +97,7 @@ class Log:
             append(self._path, {"cut": name, "like": self._begun.pop(name), "seconds": seconds})
 
     def may_begin(self, step: Step, seconds: float, is_first: bool) -> bool:
-        """Whether a step may begin: it fits into `seconds`, or it is the first to run and resumes or has an unknown time."""
+        """Whether a step may begin. It must fit into `seconds`, except a first step that resumes or has an unknown time."""
         is_known = (step.like or step.name) in self._seconds
         return self.seconds(step) <= seconds or (is_first and (step.resumes or not is_known))
 

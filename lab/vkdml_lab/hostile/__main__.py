@@ -25,8 +25,7 @@ _TURNS = ("watched", "inexact", "watched", "weak")
 
 @dataclass
 class Ran:
-    """All results. runs: counts by mode and kernel. notes: counts by mode and note. wrong: failures. seen: reports of controls.
-    """
+    """All results. runs: counts by (mode, kernel). notes: by (mode, note). wrong: failures. seen: reports by mistake."""
 
     runs: Counter[tuple[str, str]] = field(default_factory=Counter)
     notes: Counter[tuple[str, str]] = field(default_factory=Counter)

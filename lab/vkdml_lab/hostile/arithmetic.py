@@ -64,7 +64,7 @@ class Arithmetic:
         return np.where(is_nan, self.random.integers(2, size=np.shape(found)), found).astype(found.dtype)[()]
 
     def _product(self, a: Any, b: Any) -> Any:
-        """Return the product as float64. If the device assumes no NaN, a factor that is 0 in all lanes gives 0."""
+        """Return the product as float64. If the device assumes no NaN, 0 in all lanes times anything is 0."""
         is_0 = self.folds and any(factor.__class__ is not np.ndarray and factor == 0 for factor in (a, b))
         return np.float64(0) if is_0 else self._wide(a) * self._wide(b)
 

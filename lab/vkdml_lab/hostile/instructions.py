@@ -42,9 +42,8 @@ def in_tuple(parts: Iterable[str]) -> str:
 @dataclass(frozen=True)
 class Pointer:
     """A SPIR-V pointer. base: the variable's Python name. path: indices, as expressions, into a value outside of memory.
-    offset: an expression for the place in memory, in units (words or halves).
-
-    is_coherent: other waves may change or see the memory, so that each load reads it again. label: its name in reports.
+    offset: an expression for the place in memory, in units (words or halves). is_coherent: other waves may change or see the
+    memory, so that each load reads it again. label: its name in reports.
     """
 
     base: str
@@ -133,7 +132,7 @@ class InstructionWriter:
         return found if kind in ("", type_.scalar) else f"{found}.view({NUMPY[kind]})"
 
     def each(self, type_: Type, write: Callable[[str], str]) -> str:
-        """Return a Python expression for a value. write: makes each component's from its index "[n]", a scalar's from ""."""
+        """Return a Python expression for a value of a type. write: makes a component's from "[n]", or a scalar's from ""."""
         return in_tuple(write(f"[{n}]") for n in range(type_.count)) if type_.kind == "vector" else write("")
 
     def wait(self, is_seen: bool = True) -> None:

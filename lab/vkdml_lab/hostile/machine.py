@@ -108,7 +108,9 @@ class Machine:
 
 
 class Wave:
-    """A subgroup: `count` invocations of each of the workgroups `groups`, from `first` on. barrier: where it waits, or None."""
+    """A wave (subgroup): `count` invocations, from number `first` on, of each of the workgroups `groups`. barrier: where it
+    waits, or None. speed: how often it runs, in proportion to the other waves.
+    """
 
     def __init__(self, machine: Machine, groups: np.ndarray, first: int, count: int) -> None:
         self.machine, self.report, self.memories, self.push = machine, machine.report, machine.memories, machine.push
