@@ -1,4 +1,4 @@
-"""The least time that a device's measured limits (its ceilings) allow for a case."""
+"""Computes the least time that a call of a case can take, from the measured limits of a device (its ceilings)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from vkdml_lab.bench.cases import Case
 
 
 def bound(case: Case, ceilings: dict[str, Any], weight_bytes: int = 4) -> tuple[str, float]:
-    """Return what limits a case (arithmetic, reads or a submission), and the least seconds of a call by this limit.
+    """Return the name of what limits a call of a case, and the least seconds that the call can take.
 
-    Recurrent weights count as read once a step, although kernels may keep them in private memory. W does not count, as one
-    product over all steps can read it once. weight_bytes: the size of one weight.
+    The limit is "arithmetic", "reads" or "submission". All recurrent weights count as read in each step, although kernels may
+    keep them in private memory. W does not count, as one product for all steps reads it. weight_bytes: size of one weight.
     """
     recurrent_bytes = case.recurrent_weights * weight_bytes
     seconds = {
@@ -24,6 +24,6 @@ def bound(case: Case, ceilings: dict[str, Any], weight_bytes: int = 4) -> tuple[
 
 
 def read_rate(ceilings: dict[str, Any], size: int) -> float:
-    """Return the GB/s of reads of the smallest measured buffer with at least `size` bytes, or else of the largest."""
+    """Return the measured GB/s of reads of a buffer: the smallest one with at least `size` bytes, or else the largest one."""
     rates = sorted((int(measured), rate) for measured, rate in ceilings["read_gb_s"].items())
     return next((float(rate) for measured, rate in rates if measured >= size), float(rates[-1][1]))

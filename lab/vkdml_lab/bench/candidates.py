@@ -1,8 +1,9 @@
-"""Times the plans that the planner could choose for a case, beside the one that the cost model chooses.
+"""Times the plans among which the planner chooses for a case, to show whether its cost model chooses the fastest.
 
     python -m bench.candidates [--cases NAME ...] [--samples N] [--output FILE]
 
-A tiling is a plan's schedule and sizes. "over the best" is a plan's time divided by the best time, minus 1. Plans take turns.
+The first row of a case is the cost model's choice. "over the best" is a plan's time divided by the best time, minus 1. In each
+round of samples, every plan runs once.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ Row = dict[str, Any]
 
 
 def worth_trying(target: Target) -> list[Tiling]:
-    """Return the tilings whose estimated time is near the best estimate. The cost model's choice is the first."""
+    """Return the tilings whose estimated time is at most WORTH_TRYING times the best one. The first is the cost model's choice."""
     tilings = internals.tilings(target)
     return [tiling for tiling in tilings if tiling.seconds(target) <= WORTH_TRYING * tilings[0].seconds(target)]
 
 
 def measure(gpu: Gpu, target: Target, tilings: Sequence[Tiling], samples: int) -> list[Row]:
-    """Return a row of times for each tiling."""
+    """Time the plan of each tiling. Returns a table's row for each: its settings, its estimated ms and its measured ms."""
     trial = Trial(gpu, target.problem, arrays(target.problem))
     found = seconds(trial, [plan_of(target, tiling) for tiling in tilings], samples)
     best = min((taken for taken in found if isinstance(taken, float)), default=None)
@@ -46,7 +47,7 @@ def measure(gpu: Gpu, target: Target, tilings: Sequence[Tiling], samples: int) -
 
 
 def described(tiling: Tiling) -> Row:
-    """Return, by column, the schedule of a tiling's time loop, and the loop's other settings."""
+    """Return the settings of a tiling's time loop as a part of a table's row. The key "way" has its schedule."""
     return {"way": tiling.loop.schedule, **{name.replace("_", " "): getattr(tiling.loop, name, None) for name in LOOP}}
 
 
@@ -57,7 +58,7 @@ def measured(taken: float | str, best: float | None) -> Row:
 
 
 def of_case(case: Case, device: vkdml.Device, samples: int) -> list[Row]:
-    """Return a row for each tiling that `worth_trying` returns for a case."""
+    """Time the plans of all tilings that `worth_trying` returns for a case. Returns a table's row for each."""
     target = Target(from_desc(make_desc(case, "float32")), device.info)
     return measure(open_device(device.info), target, worth_trying(target), samples)
 

@@ -1,4 +1,4 @@
-"""The cases that are measured: their shapes, arrays and amounts of arithmetic. Does not depend on a library."""
+"""The benchmark's cases: sizes of layers, their input arrays, and the number of operations in a call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ QUEUED = 10  # calls in a queue
 
 @dataclass(frozen=True)
 class Case:
-    """A recurrent layer, with ONNX's operator and attributes, and how it is called.
+    """A recurrent layer that the benchmark times, and how it is called. cell: "gru" or "lstm".
 
     ragged: rows have different lengths. streaming: each call begins with the final state of the call before.
     """
@@ -41,7 +41,7 @@ class Case:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Return the number of valid steps of each row. If ragged, they are spread evenly from 1 to T, in random order."""
+        """The number of valid steps of each row: T, or, if ragged, numbers spread evenly from 1 to T, in random order."""
         full = np.full(self.batch, self.steps)
         if not self.ragged:
             return full
@@ -49,13 +49,13 @@ class Case:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """The attributes of the ONNX operator."""
+        """The attributes of the ONNX operator, by name, except hidden_size."""
         direction = {"direction": "bidirectional" if self.directions == 2 else "forward"}
         return direction | ({"linear_before_reset": self.linear_before_reset} if self.cell == "gru" else {})
 
     @property
     def flops(self) -> int:
-        """The operations of the matrix products in valid steps. A multiply-add counts as two."""
+        """The floating-point operations of a call: its matrix products in valid steps. A multiply-add counts as two."""
         per_step = 2 * self.gates * self.hidden * (self.inputs + self.hidden)
         return int(self.lengths.sum()) * self.directions * per_step
 
@@ -65,12 +65,12 @@ class Case:
 
     @property
     def calls(self) -> int:
-        """The least number of calls in a sample."""
+        """The least number of calls that are timed together as one sample."""
         return 1000 if self.streaming else 1
 
     @property
     def checked_calls(self) -> int:
-        """The number of calls, from zero states on, after which the last call's results are compared with the reference."""
+        """How many calls check a library's results, the first from zero states. Only the results of the last call are compared."""
         return 5 if self.streaming else 1
 
     @property
@@ -84,11 +84,11 @@ class Case:
 
     @property
     def output_shapes(self) -> list[tuple[int, ...]]:
-        """The shapes of y and of the last states."""
+        """The shapes of a call's outputs: y, then each last state."""
         return [(self.steps, *self.state_shape), *[self.state_shape] * STATES[self.cell]]
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Random X, W, R and B by ONNX's names, in ONNX's gate order. They are the same in every process."""
+        """Make random inputs X, W, R and B, by these names, with ONNX's order of gates. They are the same in every process."""
         rng = np.random.default_rng(0)
         d, rows = self.directions, self.gates * self.hidden
         sizes = {"X": (self.steps, self.batch, self.inputs), "W": (d, rows, self.inputs), "R": (d, rows, self.hidden),

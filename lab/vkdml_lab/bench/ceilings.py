@@ -1,6 +1,6 @@
 """Measures the limits of a device (its ceilings): rates of arithmetic and reads, and costs of calls.
 
-It uses shaders written for this, in a worker of its own. `bench.bounds` compares results with these limits.
+Small shaders, written for this, run in a process of their own. `bench.bounds` computes a case's least time from these limits.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ VEC4 = 16  # bytes
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes to try. chains: independent vectors in an invocation: many hide latency, but take registers. groups: workgroups."""
+    """Sizes to try: vectors in an invocation (chains), workgroups for arithmetic and for reads, and bytes of buffers."""
 
     chains: tuple[int, ...] = (2, 3, 4, 8)
     groups: tuple[int, ...] = (1, 64, 4096)
@@ -50,7 +50,7 @@ QUICK = Sizes((4,), (64,), (16,), (MIB // 4,), ())
 
 
 class Library:
-    """Measures the ceilings of one device."""
+    """Measures a device. `measure` returns its ceilings by name, with the unit in the name, such as "gflops"."""
 
     def __init__(self, device: int, sizes: Sizes = ALL) -> None:
         info = next(info for info in Device.enumerate() if info.index == device)
@@ -69,7 +69,7 @@ class Library:
         }
 
     def _fma_rate(self) -> float:
-        """Return the best GFLOP/s of all sizes. A multiply-add counts as two operations."""
+        """Return the GFLOP/s of multiply-adds, which count as two operations each: the best rate of all sizes to try."""
         return max(self._fma(*sizes) for sizes in product(self._sizes.chains, self._workgroups, self._sizes.groups)) / 1e9
 
     def _fma(self, chains: int, workgroup: int, groups: int) -> float:
@@ -84,7 +84,7 @@ class Library:
         return 2 * 4 * chains * FMA_ROUNDS * iterations * workgroup * groups / seconds
 
     def _read_rate(self, size: int, groups: Iterable[int]) -> float:
-        """Return the GB/s of reads: the best of all sizes and numbers of workgroups."""
+        """Return the GB/s of reads of a buffer of `size` bytes, the best over workgroup sizes and the numbers in `groups`."""
         words = np.random.default_rng(0).integers(0, 2**32, size // 4, np.uint32)
         data = Buffer(self._gpu, size)
         data.upload(words)
@@ -105,7 +105,7 @@ class Library:
         return loads * VEC4 * repetitions / seconds
 
     def _call_costs(self) -> dict[str, float]:
-        """Return microseconds of a submission, and of each further dispatch in it."""
+        """Return, by name, the microseconds of a submission of one dispatch, and of each further dispatch in it."""
         kernel = self._kernel(compile_shader("empty"), 1, 1, {"Results": Buffer(self._gpu, VEC4)}, writes=())
         one, many = (self._record(kernel, {}, count) for count in (1, 1 + DISPATCHES))
         submission, all_of_them = (median(timed(commands.execute) for _ in range(CALLS)) for commands in (one, many))
@@ -117,7 +117,7 @@ class Library:
         return self._gpu.create_kernel(dispatch, buffers, of_spirv("ceiling", spirv))
 
     def _seconds(self, kernel: Kernel, push: dict[str, int]) -> float:
-        """Return the shortest time of some samples, as a ceiling is what is possible."""
+        """Return the seconds of a dispatch: the least of several samples, as a ceiling is the best that is possible."""
         commands = self._record(kernel, push)
         return min(timed(commands.execute) for _ in range(SAMPLES))
 
@@ -129,7 +129,7 @@ class Library:
 
 
 def lengthen(seconds: Callable[[int], float], most: int = MOST_ITERATIONS) -> tuple[int, float]:
-    """Return the first number of iterations (16, 64, 256, ...) that takes long enough, or `most`, and its seconds."""
+    """Try 16, 64, ... iterations until `seconds(iterations)` is LONG_ENOUGH. Returns their number, at most `most`, and seconds."""
     count = min(16, most)
     while (taken := seconds(count)) < LONG_ENOUGH and count < most:
         count = min(4 * count, most)
@@ -137,7 +137,7 @@ def lengthen(seconds: Callable[[int], float], most: int = MOST_ITERATIONS) -> tu
 
 
 def compile_shader(name: str, **macros: int) -> bytes:
-    """Return a shader's SPIR-V. A wheel contains it; elsewhere it is compiled. Raises UnavailableError without a compiler."""
+    """Return a shader's SPIR-V: the wheel's, or else compiled with these macros. Raises UnavailableError without a compiler."""
     shipped = SHADERS / f"{'-'.join([name, *map(str, macros.values())])}.spv"
     if shipped.exists():
         return shipped.read_bytes()

@@ -19,7 +19,7 @@ RUNS = 3
 
 
 class Library:
-    """Computes one result in its constructor, which a worker calls when it opens the library."""
+    """Computes one GRU when it is made, so that a worker's command "open" ends with the first result."""
 
     def __init__(self, device: int) -> None:
         rng = np.random.default_rng(0)
@@ -29,7 +29,7 @@ class Library:
 
 
 def measure(device: int) -> dict[str, Any]:
-    """Return median seconds with Mesa's shader cache off and on. Caches of other drivers stay as they are."""
+    """Return median seconds to a first result with "shader cache off" (Mesa's) and with "shader cache on", or an "error"."""
     with tempfile.TemporaryDirectory() as folder:
         kept = {"MESA_SHADER_CACHE_DIR": folder, "MESA_SHADER_CACHE_DISABLE": "false"}
         try:

@@ -1,4 +1,4 @@
-"""Draws a picture of the table in a page of docs/gpu/ that compares vkdml's times on a GPU with PyTorch's.
+"""Draws the comparison of vkdml with PyTorch on a GPU, from the table of times in a page of docs/gpu/.
 
 python -m bench.gpu_table docs/gpu/h200.md docs/gpu/h200.png
 """
@@ -19,7 +19,7 @@ COLORS = {"device": "#c9541b", "host": "#0b5fa5"}
 
 
 class Ratios(NamedTuple):
-    """PyTorch's time divided by vkdml's for a problem: with all tensors on the GPU, and from numpy to numpy."""
+    """PyTorch's time divided by vkdml's for one problem. device: with all tensors on the GPU. host: from numpy to numpy."""
 
     problem: str
     device: float
@@ -27,7 +27,7 @@ class Ratios(NamedTuple):
 
 
 def ratios(page: str) -> list[Ratios]:
-    """Compute the ratios of the times in the page's table, as the ratios that the table has are rounded."""
+    """Compute the ratios from the times in a page's table. The ratios in the table itself are rounded. page: Markdown."""
     found = []
     for row in re.findall(r"^\|((?:GRU|LSTM|RNN) \(.*)\|$", page, re.M):
         problem, *cells = row.split("|")
@@ -37,7 +37,7 @@ def ratios(page: str) -> list[Ratios]:
 
 
 def draw(rows: list[Ratios], path: Path) -> None:
-    """Draw both ratios of each problem on one line."""
+    """Draw a picture to a file. Each problem has one line, with a point for each of its two ratios."""
     rows = sorted(rows, key=lambda row: row.host)
     figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
     places = range(len(rows))

@@ -1,4 +1,4 @@
-"""Measures time against the size of one dimension, for the libraries whose rows in the table of peers say `grows`."""
+"""Measures how time grows with T, B and H, for the libraries whose Peer (in peers.py) has `grows`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SLOW_SECONDS = 3.0  # a worker skips points that would take longer
 
 
 def measure_growth(processes: Sequence[Process], progress: Progress = lambda _: None) -> dict[str, list[Result]]:
-    """Return the results by dimension, from the smallest size to the largest."""
+    """Measure the cases of GROWTH. Returns results by what grows ("T", "B", "H"). Workers skip cases that would take long."""
     growing = [process for process in processes if process.peer.grows]
     series: dict[str, list[Result]] = {}
     for dimension, cases in GROWTH.items():
@@ -25,6 +25,6 @@ def measure_growth(processes: Sequence[Process], progress: Progress = lambda _: 
 
 
 def predict(case: Case, worker: str, results: Sequence[Result]) -> float:
-    """Predict a worker's seconds for a case: its last result, scaled by the arithmetic. Infinite if that result failed."""
+    """Predict a worker's seconds for a case from its last result and the flops: 0 without one, infinite if it failed."""
     last = [result for result in results if result.worker == worker][-1:]
     return max((result.median * case.flops / result.flops if result.seconds else float("inf") for result in last), default=0.0)

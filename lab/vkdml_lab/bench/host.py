@@ -1,9 +1,9 @@
-"""The work of the host in warm calls (not the first ones): Python's instructions and time, with a driver but without its GPU.
+"""Measures the host's work in warm calls (not the first): Python's instructions and time, with a GPU's driver but no GPU.
 
     python -m bench.host [--gpu GPU] [--pairs N] [--drivers DIR] [TREE ...]
 
-The host plans and works as for that GPU, but the device takes no time. Processes of all trees, which must be built, run in
-turns; a time is the least of 200 batches of 10 calls in each process. By default there is this tree only.
+The host plans and works as for that GPU, but the device takes no time. Each TREE is a built checkout of vkdml, this one by
+default. Processes of all trees run in turns, N of each. A time is the least mean of 10 calls, of 200 means in each process.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ WAYS: dict[str, Callable[[], Call]] = {
 
 
 def _instructions(call: Call) -> int:
-    """Count the instructions of Python's bytecode that a call runs."""
+    """Make a call, and return how many instructions of Python's bytecode it runs."""
     count = 0
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:

@@ -1,4 +1,4 @@
-"""Measures a case: all workers (libraries' processes) warm up, then take turns, so that disturbances affect all of them."""
+"""Measures a case: the libraries' processes (workers) warm up, then take turns, so that disturbances affect all of them."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Progress = Callable[[str], None]
 
 @dataclass
 class Result:
-    """A worker's times for a case, for one way to call it.
+    """A worker's times for a case, called in one way, such as "host" (numpy to numpy) or "device" (execution alone).
 
-    flops: operations of one call. calls: number of calls in each sample. planned: number of samples to take. difference: the
-    largest from the reference. error: why there are no times, or "". seconds: by sample, the mean of a call.
+    flops: operations of a call. calls: number of calls in a sample. planned: number of samples to take. first_call: seconds.
+    difference: largest one from the reference. error: why there are no times, or "". seconds: mean of a call, for each sample.
     """
 
     case: str
@@ -57,13 +57,16 @@ class Result:
         return self.flops / self.median / 1e9
 
     def times(self, baseline: Result) -> float:
-        """Return the median, over all rounds, of this worker's time divided by the baseline's."""
+        """Divide this worker's time by the baseline worker's in each round of samples. Returns the median of the quotients."""
         return median(ours / theirs for ours, theirs in zip(self.seconds, baseline.seconds))
 
 
 def measure(case: Case, processes: Sequence[Process], samples: int, progress: Progress = lambda _: None, busy: bool = False
             ) -> list[Result]:
-    """Measure a case on all workers that have its cell (GRU or LSTM). busy: keep the GPU busy before sampling."""
+    """Measure a case in turns on all processes whose library has its cell. Returns a result for each way to call a library.
+
+    samples: the most that are taken of each way. busy: make calls for half a second first, so that a GPU raises its clocks.
+    """
     pairs = []
     for process in processes:
         if case.cell in process.peer.cells:
@@ -84,7 +87,7 @@ def measure(case: Case, processes: Sequence[Process], samples: int, progress: Pr
 
 
 def _warm_up(process: Process, case: Case, samples: int) -> list[Result]:
-    """Compile and check the case. Returns a result for each way to call the library. Very slow ways already have a sample."""
+    """Compile and check a case. Returns a result for each way to call it. A very slow first call is the only sample."""
     changed = process.peer.case(case)
     results = [Result(case.name, process.peer.name)]
     try:
@@ -114,7 +117,7 @@ def _warm_up(process: Process, case: Case, samples: int) -> list[Result]:
 
 
 def plan(case: Case, call_seconds: float, samples: int) -> tuple[int, int]:
-    """Return the number of calls in a sample, and the number of samples."""
+    """Return how many calls make a sample, and how many samples to take (at most `samples`). call_seconds: of one call."""
     wanted = max(case.calls, math.ceil(SAMPLE_SECONDS / call_seconds))
     calls = max(1, min(wanted, int(BUDGET_SECONDS / samples / call_seconds)))
     return calls, max(1, min(samples, int(BUDGET_SECONDS / (calls * call_seconds))))
@@ -128,7 +131,7 @@ def _sample(process: Process, result: Result) -> None:
 
 
 def difference(case: Case, outputs: list[np.ndarray]) -> float:
-    """Return the largest absolute difference from the float64 reference, in some rows of the batch."""
+    """Return the largest absolute difference of outputs from the float64 reference, in the rows that `checked_rows` returns."""
     rows = checked_rows(case)
     return max(float(np.abs(output[..., rows, :] - expected).max()) for output, expected in zip(outputs, expect(case)))
 
@@ -139,7 +142,7 @@ def checked_rows(case: Case) -> np.ndarray:
 
 @lru_cache(maxsize=2)  # a case, and its variant for workers that change it
 def expect(case: Case) -> list[np.ndarray]:
-    """Return the reference's outputs for the last of a case's checked_calls, in the rows that checked_rows returns."""
+    """Compute the right outputs of the last checked call, in the rows that `checked_rows` returns: y, then each last state."""
     arrays, rows = case.arrays(), checked_rows(case)
     lengths = {"sequence_lens": case.lengths[rows]} if case.ragged else {}
     x = np.concatenate([arrays["X"][:, rows]] * case.checked_calls)

@@ -1,4 +1,4 @@
-"""Node: a recurrent layer as a node of ONNX, which libraries compute for the benchmark and `vkdml conformance --target`."""
+"""Node: a recurrent layer as a node of ONNX with its inputs, which libraries compute for `vkdml conformance --target`."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ ABSENT: dict[str, Any] = {"direction": "forward", "activations": None, "activati
 
 @dataclass(frozen=True)
 class Node:
-    """A node and its inputs, by ONNX's names. attributes: those that are set, except hidden_size."""
+    """An ONNX node with its inputs, by name. op: GRU, LSTM or RNN. attributes: those that are set, except hidden_size."""
 
     op: str
     attributes: Mapping[str, Any]
     inputs: Mapping[str, np.ndarray]
 
     def get(self, name: str) -> Any:
-        """Return an attribute, or ONNX's default for it."""
+        """Return the value of an attribute, or ONNX's default if the node does not set it."""
         return self.attributes.get(name, ABSENT[name])
 
     @property
@@ -55,7 +55,7 @@ class Node:
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The shapes of a last state and of Y."""
+        """The shape of each last state, and the shape of Y."""
         t, d, b, h = self.steps, self.directions, self.batch, self.hidden
         return ((b, d, h), (b, t, d, h)) if self.get("layout") else ((d, b, h), (t, d, b, h))
 
@@ -69,16 +69,16 @@ class Node:
 
     @property
     def feeds(self) -> dict[str, np.ndarray]:
-        """The inputs of the node's model, in order."""
+        """The arrays that a run of the model takes, by name, in order: all inputs but the weights, which the model contains."""
         return {name: self.inputs[name] for name in INPUTS[self.op] if name in self.inputs and name not in WEIGHTS}
 
     def model(self) -> bytes:
-        """Return a serialized model of this node."""
+        """Return a serialized ONNX model that consists of this node."""
         return bytes(one_node(self.op, dict(self.inputs), self.element, **self.attributes)[0])
 
 
 def literal(array: np.ndarray) -> str:
-    """Return an array as Python text, each number with the fewest digits that restore it."""
+    """Return Python code for an array: nested lists of numbers, each with the fewest digits that restore it."""
     if not array.size:
         return f"zeros({array.shape})"
     wide = array.astype(np.float32 if array.dtype.name == "bfloat16" else array.dtype)
@@ -87,12 +87,12 @@ def literal(array: np.ndarray) -> str:
 
 
 def literals(node: Node) -> str:
-    """Return a node's inputs as Python text."""
+    """Return Python code for a dict of a node's inputs by name, in which arrays are nested lists."""
     return "{" + ", ".join(f'"{name}": {literal(array)}' for name, array in node.inputs.items()) + "}"
 
 
 def numbers(node: Node) -> str:
-    """Return Python code that makes a dict, `arrays`, of a node's inputs with numpy."""
+    """Return Python code that assigns a dict of a node's inputs by name, as numpy arrays, to the variable `arrays`."""
     element = "float32" if node.element == "bfloat16" else node.element
     return (f"from numpy import array, inf, int32, nan, zeros, {element}\n"
             f"arrays = {literals(node)}\n"

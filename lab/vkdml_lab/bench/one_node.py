@@ -1,4 +1,4 @@
-"""Makes an ONNX model of one node. The programs in reports, which show a library's mistakes, begin with one_node()'s source."""
+"""Makes an ONNX model of one node. Programs that show a library's mistakes, in reports, begin with the source of `one_node`."""
 
 import inspect
 from typing import Any
@@ -8,7 +8,7 @@ from onnx import helper, numpy_helper, shape_inference
 
 
 def one_node(op: str, arrays: dict, element: str = "float32", **attributes: Any) -> tuple:
-    """A serialized ONNX model of one node, whose weights are initializers as in exported models, and its inputs."""
+    """Return a serialized ONNX model of one node, which contains the weights as exported models do, and its other inputs."""
     given = {name: np.array(array, "int32" if name == "sequence_lens" else element) for name, array in arrays.items()}
     names = [name if name in given else "" for name in ["X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P"]]
     while not names[-1]:

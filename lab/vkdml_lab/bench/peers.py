@@ -1,4 +1,4 @@
-"""The table of peers: libraries, each on a device, that the benchmark measures. Each has a process of its own, its worker."""
+"""The table of peers. A peer is a library on a device that the benchmark measures in a process of its own (its worker)."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Peer:
 
     adapter: a module with a class Library; a name without a dot is in vkdml_lab.bench.adapters. settings: that class's
     arguments. environment: variables of the worker's process. install: how to install the library. tolerance: the largest
-    allowed difference from the reference. baseline: name of the vkdml peer to compare with. changes: to each case's attributes.
-    cells: those that it can run. platform: where it runs, if pictures show it; all shown peers compute the same in float32.
-    grows: whether times over T, B and H are measured. parts: the peers that share its process, if it stands for several.
+    allowed difference from the reference. baseline: name of the vkdml peer to compare with. changes: fields of each Case to
+    replace. cells: those that the library has. platform: VULKAN, CPU or GPU, the picture that shows it; "" for none.
+    grows: whether to measure how times grow with T, B and H. parts: peers that share its process, if it stands for several.
     """
 
     name: str
@@ -47,12 +47,12 @@ class Peer:
 
     @staticmethod
     def together(parts: Sequence[Peer]) -> Peer:
-        """Return one peer that runs several libraries in one process, on one GPU."""
+        """Return one peer that stands for several, and runs all their libraries in one process."""
         libraries = {part.name: (part.adapter, part.settings) for part in parts}
         return Peer("together", "together", {"libraries": libraries}, parts=tuple(parts))
 
     def part(self, way: str) -> Peer:
-        """Return the peer in this process that a way to call it belongs to."""
+        """Return the peer that a way to call belongs to: for "NAME/...", the peer NAME in `parts`, or else this one."""
         return next((part for part in self.parts if way.startswith(f"{part.name}/")), self)
 
     def case(self, case: Case) -> Case:
@@ -60,8 +60,8 @@ class Peer:
 
 
 def devices(wanted: str | None = None) -> tuple[DeviceInfo, list[DeviceInfo]]:
-    """Return the default or wanted Vulkan device, and all others, with SwiftShader if it has been fetched. The others' indices
-    are valid in a process with the variables of `others_environment`.
+    """Return the `wanted` or default Vulkan device, and a list of all others, SwiftShader among them if it has been fetched.
+    The indices in that list are valid in processes that run with the variables of `others_environment`.
     """
     default = select_device(wanted)
     os.environ.update(others_environment())
@@ -107,5 +107,5 @@ def peers(default: DeviceInfo, others: list[DeviceInfo]) -> list[Peer]:
 
 
 def name(info: DeviceInfo) -> str:
-    """Return the name of a device's peer: the device's first word and its index, as two devices may have one name."""
+    """Return the name of vkdml's peer on a device, such as "vkdml-llvmpipe1". The index tells devices of one name apart."""
     return f"{OURS}-{re.split(r'[^a-z]', info.name.lower())[0]}{info.index}"

@@ -1,4 +1,4 @@
-"""The pictures of a report: throughput beside other libraries.
+"""Draws the pictures of a benchmark's report: the throughput of vkdml and of other libraries.
 
     python -m bench.pictures FOLDER    # draws those of FOLDER/results.json again
 """
@@ -31,7 +31,7 @@ DPI = 120
 
 
 def draw(report: Report, folder: Path) -> None:
-    """Draw the throughput of the cases for which vkdml has times. If there are none, draw nothing."""
+    """Draw a report's pictures into a folder, for the cases in THROUGHPUT that vkdml has times of. Without any, draw none."""
     shown = [case for case in CASES if case.name in THROUGHPUT and any(
         (row["case"], row["worker"]) == (case.name, OURS) and "ms" in row for row in report.results)]
     if shown:
@@ -39,7 +39,7 @@ def draw(report: Report, folder: Path) -> None:
 
 
 def draw_throughput(report: Report, cases: Sequence[Case], folder: Path) -> None:
-    """Draw bars of GFLOP/s from numpy to numpy, in a picture for each platform (Vulkan, CPU, GPU)."""
+    """Draw a picture for each platform (Vulkan, CPU, GPU) into a folder: bars of GFLOP/s from numpy to numpy, by case."""
     workers, names = ordered(report.workers), shown_names(report.workers)
     rates = {(row["case"], row["worker"]): row["gflops"] for row in report.results if row["way"] == "host" and "ms" in row}
     for platform in dict.fromkeys(worker["platform"] for worker in workers):
@@ -68,7 +68,7 @@ def draw_bars(axes: Any, names: Sequence[str], values: Sequence[float | None], c
 
 
 def ordered(workers: Sequence[Row]) -> list[Row]:
-    """Return the workers that pictures show: Vulkan's first, and each library beside the vkdml worker on its device."""
+    """Return the workers that pictures show, Vulkan's first. Libraries come right after the vkdml worker on their device."""
     platforms = [VULKAN, CPU, GPU]
     places = {worker["name"]: place for place, worker in enumerate(workers)}
     shown = [worker for worker in workers if worker["platform"]]
@@ -79,7 +79,7 @@ def ordered(workers: Sequence[Row]) -> list[Row]:
 
 
 def shown_names(workers: Sequence[Row]) -> dict[str, str]:
-    """Return each worker's name in pictures. If it runs on another device than vkdml, the device's first word precedes it."""
+    """Return each worker's name for pictures, by its own name. A device other than vkdml's is added: "vkdml, SwiftShader"."""
     words = {worker["name"]: re.split("[ ,]", worker["device"])[0] for worker in workers
              if worker["platform"] and is_ours(worker["name"]) and worker["name"] != OURS}
     unique = {name: word for name, word in words.items() if Counter(words.values())[word] == 1}

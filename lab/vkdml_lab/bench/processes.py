@@ -1,4 +1,4 @@
-"""A library's process, which is stopped (SIGSTOP) except while it answers a command."""
+"""Runs libraries in processes, which are stopped (SIGSTOP) except while they answer a command."""
 
 from __future__ import annotations
 
@@ -21,14 +21,12 @@ def machine() -> dict[str, str]:
 
 
 def environment(changes: Mapping[str, str]) -> dict[str, str]:
-    """Return this process's environment with changes. The Vulkan loader looks for layers in the folder of this file, which has
-    none. So kp (Kompute) enables no installed validation layer.
-    """
+    """Return this process's environment with changes. Without layers in VK_LAYER_PATH, kp enables no validation layer."""
     return {**os.environ, "VK_LAYER_PATH": str(Path(__file__).parent), **changes}
 
 
 class Process(Worker):
-    """The process of one library. description: the library's version and device, once it is open."""
+    """The process of one library, a worker. description: the library's version and device, by name; empty until `open`."""
 
     def __init__(self, peer: Peer, patience: float = PATIENCE) -> None:
         super().__init__("vkdml_lab.bench.worker", [], environment(peer.environment), ROOT, patience, rests=True)
@@ -36,13 +34,13 @@ class Process(Worker):
         self.description: dict[str, str] = {}
 
     def open(self) -> None:
-        """Start the process unless it runs. Raises WorkerError if the library is missing or fails."""
+        """Start the process and load its library, unless it runs. Raises WorkerError if the library is missing or fails."""
         if self.pid is None:
             self.start()
             self.description = self.ask("open", self.peer.adapter, self.peer.settings)
 
     def measure(self, *arguments: Any) -> dict[str, Any]:
-        """Return the library's own measurements, taken in a new process. Raises WorkerError."""
+        """Return what the library itself measures (its method `measure`), and end the process. Raises WorkerError."""
         try:
             self.open()
             measured: dict[str, Any] = self.ask("measure", *arguments)
@@ -52,7 +50,7 @@ class Process(Worker):
 
 
 def open_all(wanted: Sequence[Peer]) -> tuple[list[Process], list[dict[str, str]]]:
-    """Return the processes of libraries that can run. For each other library, return why it cannot, and how to install it."""
+    """Open libraries. Returns their processes, and for each that cannot run a row: its name, the reason, how to install it."""
     processes, missing = [], []
     for peer in wanted:
         process = Process(peer)

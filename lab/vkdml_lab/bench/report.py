@@ -1,4 +1,4 @@
-"""The report: the results as rows, written as Markdown and JSON."""
+"""Makes the benchmark's report: results as rows, written as Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _row(result: Result, found: Mapping[tuple[str, str, str], Result], peer: Pee
 
 @dataclass
 class Report:
-    """Everything that was measured. results.json has these fields."""
+    """All results of a benchmark. results.json has these fields."""
 
     workers: list[Row]
     missing: list[Row]
@@ -97,7 +97,7 @@ FORMATS = {"ms": ".4g", "spread": ".0%", "gflops": ".3g", "first_call": ".2f", "
 
 
 def ratio_table(rows: Sequence[Row]) -> str:
-    """Return a table of times divided by vkdml's, or by those of the worker in the heading. Rows: cases. Columns: workers."""
+    """Return a Markdown table of times divided by vkdml's, or by those of the worker after "/" in a heading. Rows: cases."""
     compared = [row for row in rows if row["way"] == "host" and "times" in row]
     headings = {row["worker"]: row["worker"] if row["baseline"] == OURS else f"{row['worker']} / {row['baseline']}"
                 for row in compared}

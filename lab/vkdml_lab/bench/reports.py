@@ -1,9 +1,9 @@
-"""Puts reports of `vkdml gpu-report` into one table by GPU, and fits the cost model's figures of a GPU to the reports' times.
+"""Compares reports of `vkdml gpu-report` in one table, and fits the figures of the cost model to the times in them.
 
     python -m bench.reports FOLDER...
 
-FOLDER is a report's folder or archive. The table has vkdml's times on the device, and below them other libraries' times from
-host to host, divided by vkdml's. Figures are fitted to all reports of a GPU.
+FOLDER is a report's folder or archive. Each report has a column of the table: vkdml's times on the device, and other libraries'
+times from numpy to numpy, divided by vkdml's. Figures are fitted to all reports of a GPU and driver together.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Report:
-    """A report: its rows, which are results of all its parts, and its device."""
+    """A report of `vkdml gpu-report`. place: its folder or archive. info: its device. rows: all its results."""
 
     place: Path
     info: DeviceInfo
@@ -36,7 +36,7 @@ class Report:
 
     @staticmethod
     def read(place: Path) -> Report:
-        """Read a report from a folder or archive. Raises SystemExit if there is none."""
+        """Read a report from its folder or archive. Raises SystemExit if it cannot be read, or has no device."""
         try:
             rows = [row for text in texts(place) for row in parsed(text)]
         except (OSError, zipfile.BadZipFile) as error:
@@ -47,8 +47,8 @@ class Report:
             raise SystemExit(f"reports: {place} has no facts about a device: name what `vkdml gpu-report` has written")
         return Report(place, DeviceInfo(**facts), rows)
 
-    def line(self) -> Row:
-        """Return the report's column of the table, by the names of rows."""
+    def column(self) -> Row:
+        """Return the report's column of the table: its values by the names of the table's rows."""
         checked = [row["right"] for row in self.rows
                    if row.get("right") is not None and row.get("library", OURS).startswith(OURS)]
         return {"GPU": self.info.name, "driver": f"{self.info.driver} {self.info.driver_version}", "report": self.place.name,
@@ -56,7 +56,7 @@ class Report:
                 **{f"{copy} GB/s": rate for copy, rate in copied(self.rows).items()}}
 
     def _times(self) -> Row:
-        """Return vkdml's times of the problems that another library has run, and the other's times divided by them."""
+        """Return, by row name, vkdml's ms of problems that other libraries have run, and their times divided by vkdml's."""
         taken = {(row["problem"], row["library"], row["way"]): row["seconds"] for row in self.rows
                  if row.get("part") == "peers" and row.get("library") and row.get("seconds")}
         found: Row = {}
@@ -70,7 +70,7 @@ class Report:
 
 
 def texts(place: Path) -> Iterator[str]:
-    """Yield the text of each part's results."""
+    """Yield the text of each results file in a report's folder or archive. Each line of a text is JSON."""
     if place.is_dir():
         yield from (path.read_text() for path in sorted(place.glob(f"*/{RESULTS}")))
         return
@@ -79,7 +79,7 @@ def texts(place: Path) -> Iterator[str]:
 
 
 def fits(reports: Sequence[Report]) -> list[Fit]:
-    """Return a fit of figures for each GPU and driver."""
+    """Fit the cost model's figures of each GPU and driver. All reports with the same GPU and driver go into one fit."""
     rows: dict[DeviceInfo, list[Row]] = {}
     for report in reports:
         same = next((info for info in rows if asdict(info) | {"index": 0} == asdict(report.info) | {"index": 0}), report.info)
@@ -88,7 +88,7 @@ def fits(reports: Sequence[Report]) -> list[Fit]:
 
 
 def section(found: Fit) -> str:
-    """Return a section of text about the fitted figures of a GPU."""
+    """Return a Markdown section about one fit: how far estimates were off, the changed figures, and code to paste."""
     rows = [{"figure": change.figure, "of": change.what, "now": change.before,
              "should be": change.reason if change.after is None else change.after} for change in found.changes]
     off = f"By the planner's figures a run's time is typically off by a factor of {found.off_before:.3g}"
@@ -98,7 +98,7 @@ def section(found: Fit) -> str:
 
 
 def transposed(rows: Sequence[Row]) -> list[Row]:
-    """Transpose rows: each key becomes a row, and each report a column, as there are many keys."""
+    """Exchange rows and columns, as reports have many keys. Returns a row for each key, with columns "1", "2", ..."""
     keys = dict.fromkeys(key for row in rows for key in row)
     return [{"": key, **{str(number): row.get(key) for number, row in enumerate(rows, 1)}} for key in keys]
 
@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.reports", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("reports", nargs="+", type=Path, metavar="FOLDER", help="a folder of a report, or its archive")
     reports = sorted(map(Report.read, parser.parse_args(arguments).reports), key=lambda report: report.info.name)
-    print(document("# Reports", table(transposed([report.line() for report in reports])), *map(section, fits(reports))))
+    print(document("# Reports", table(transposed([report.column() for report in reports])), *map(section, fits(reports))))
     return 0
 
 

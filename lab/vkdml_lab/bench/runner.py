@@ -1,4 +1,4 @@
-"""Ways to call a layer, which adapters offer to the worker (bench/worker.py), and the error for what a library lacks."""
+"""Runner: a way to call a layer, made by adapters for the worker (bench/worker.py). Also functions that adapters share."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Key = TypeVar("Key")
 
 
 class UnsupportedError(Exception):
-    """The library cannot express something in a node. The text says what."""
+    """A library cannot express something in a node. The text says what."""
 
 
 class Runner:
-    """One way to call a layer.
+    """One way to call a layer, such as from numpy to numpy.
 
     call: takes the initial states, if the case has any. Returns y and the last states, as the library's own objects.
-    zeros: makes the states before the first call, as the library's own objects.
+    zeros: returns the initial states of the first call, as the library's own objects.
     to_numpy: converts the outputs to numpy arrays in ONNX's shapes; not timed.
-    calls: number of the layer's executions in one call. before: called before each sample, and not timed.
+    calls: how often one call runs the layer. before: called before each sample, and not timed.
     """
 
     def __init__(self, case: Case, call: Callable[..., Sequence[Any]], zeros: Callable[[], Sequence[Any]],
@@ -53,7 +53,7 @@ class Runner:
 
 
 def most_alike(names: Mapping[Key, str], wanted: str) -> Key:
-    """Return the first key whose name shares the most words with `wanted`, as libraries write names differently."""
+    """Return the first key whose name shares the most words with `wanted`. Libraries write a device's name differently."""
     words = set(wanted.lower().split())
     return max(names, key=lambda key: len(words & set(names[key].lower().split())))
 
@@ -69,7 +69,7 @@ def timed(call: Callable[[], object]) -> float:
 
 
 def settle(run: Callable[[], object]) -> None:
-    """Repeat the call a few times, as a library may still compile or try ways to run after the first call."""
+    """Call a function up to 5 times in 2 seconds, as a library may still compile or compare kernels after its first call."""
     started = time.perf_counter()
     for _ in range(SETTLING_CALLS):
         if time.perf_counter() - started >= SETTLING_SECONDS:
@@ -78,7 +78,7 @@ def settle(run: Callable[[], object]) -> None:
 
 
 def warm_up(run: Callable[[], object]) -> None:
-    """Repeat the call for half a second after the first call, so that a GPU raises its clocks."""
+    """Call a function for half a second, so that a GPU raises its clocks."""
     run()
     started = time.perf_counter()
     while time.perf_counter() - started < WARMING_SECONDS:

@@ -3,8 +3,8 @@
     python -m bench.shapes [--shapes N] [--sentences N] [--models NAME ...] [--json FILE]
 
 There are two models: a two-layer bidirectional LSTM(64) for random T from 1 to 199 and B from 1 to 39; and nine bidirectional
-GRUs in a chain, as in text to speech, for sentences of random lengths with B = 1. The first pass meets each shape for the first
-time. The second pass repeats the calls in the same order. "over steady" is the second pass's time divided by the sum
+GRUs in a chain, as in text to speech, for sentences of random lengths with B = 1. The first pass calls a model once for each
+drawn T and B, and the second pass repeats these calls. "over steady" is the time of the second pass divided by the sum
 of each call's best time in several repetitions.
 """
 
@@ -38,7 +38,7 @@ Run = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Model:
-    """A chain of bidirectional layers of one cell. shapes: draws random shapes."""
+    """A chain of bidirectional layers of one cell. shapes: a function that draws so many pairs of T and B."""
 
     cell: str
     gates: int
@@ -47,7 +47,7 @@ class Model:
     shapes: Callable[[np.random.Generator, int], list[Shape]]
 
     def proto(self) -> ModelProto:
-        """Return the model with random weights."""
+        """Return the model in ONNX's form, with random weights."""
         rng = np.random.default_rng(0)
         lines, weights, inputs = [], {}, INPUTS
         for layer in range(self.layers):
@@ -85,7 +85,7 @@ def timed(run: Run, x: np.ndarray) -> tuple[float, np.ndarray]:
 
 
 def measure(model: Model, count: int, device: vkdml.Device, progress: Callable[[], object]) -> dict[str, dict[str, Any]]:
-    """Time random shapes. Returns the table's row of each library. Raises if the libraries' results differ."""
+    """Time `count` random shapes. Returns each library's row of the table. Raises AssertionError if their results differ."""
     proto = model.proto()
     ours = InferenceSession(proto, device=device)
     theirs = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
@@ -123,7 +123,7 @@ def _pipelines(device: vkdml.Device) -> int:
 
 
 def row(seconds: dict[str, list[float]], pipelines: int, late: int) -> dict[str, Any]:
-    """Return a row: quantiles of a call's ms in the first pass. pipelines: how many it compiled; late: in its second half."""
+    """Return a row of the table. seconds: of calls, by pass. pipelines: made in the first pass; late: in its second half."""
     first = np.array(seconds["first"]) * 1e3
     p50, p90, p99 = np.quantile(first, (0.5, 0.9, 0.99)).tolist()
     return {"p50 ms": p50, "p90 ms": p90, "p99 ms": p99, "max ms": float(np.max(first)), "p99/p50": p99 / p50,

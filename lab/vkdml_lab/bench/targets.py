@@ -1,4 +1,4 @@
-"""The libraries for `vkdml conformance --target`. For each name, before the colon, there are an adapter and its settings."""
+"""The libraries that `vkdml conformance --target LIBRARY[:DEVICE]` can test, each with its adapter and settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROVIDERS = {"cpu": "CPU", "webgpu": "WebGpu", "cuda": "CUDA", "tensorrt": "Tens
 
 
 def _onnxruntime(device: str) -> dict[str, Any]:
-    """Return the settings for a provider's name in any case, or for NAME=PATH of a plugin's library."""
+    """Return the adapter's settings. device: a provider's name in upper or lower case, or NAME=PATH of a plugin's library."""
     name, _, path = device.partition("=")
     provider = f"{PROVIDERS.get(name.lower(), name)}ExecutionProvider"
     return {"provider": name, "plugin": path} if path else {"provider": provider}
@@ -35,7 +35,7 @@ TARGETS: Mapping[str, tuple[str, Callable[[str], dict[str, Any]], str]] = {
 
 
 def target(text: str) -> Peer:
-    """Return the peer (library and adapter) that a text LIBRARY or LIBRARY:DEVICE names. Raises ValueError."""
+    """Return the peer (a library with its adapter) for a text LIBRARY or LIBRARY:DEVICE. Raises ValueError for other texts."""
     library, _, device = text.partition(":")
     if library not in TARGETS or (library == "python" and "." not in device):
         known = ", ".join(name for name in TARGETS if name != "python")

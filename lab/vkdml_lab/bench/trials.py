@@ -14,7 +14,7 @@ from vkdml_lab.suite.support import DTYPES
 
 
 def arrays(problem: Problem) -> dict[str, np.ndarray]:
-    """Make fixed inputs of about unit size, weights that keep sums at that size, and lengths from 1 to T."""
+    """Make a problem's inputs, by field and always the same. Weights are so small that sums are about 1. Lengths are 1 to T."""
     rng = np.random.default_rng(0)
     summed = {"WeightTensor": problem.input_size, "RecurrenceTensor": problem.hidden, "BiasTensor": 4}
     found = {}
@@ -28,7 +28,7 @@ def arrays(problem: Problem) -> dict[str, np.ndarray]:
 
 
 def seconds(trial: Trial, plans: Sequence[Plan], samples: int) -> list[float | str]:
-    """Return each plan's median seconds, or a text that says why there are none."""
+    """Time plans in turns. Returns for each plan its median seconds, or a text that says why there are none."""
     runs = [_settled(trial, plan) for plan in plans]
     for one in [run for run in runs if isinstance(run, Run)][:1]:  # the GPU rested during compiling
         warm_up(one.execute)

@@ -1,7 +1,4 @@
-"""The process that measures one library: python -m vkdml_lab.bench.worker DESCRIPTOR, started by bench/processes.py.
-
-It imports one adapter.
-"""
+"""The process of one library, started by bench/processes.py: python -m vkdml_lab.bench.worker DESCRIPTOR_OF_PIPE"""
 
 from __future__ import annotations
 
@@ -26,19 +23,19 @@ class LibraryWorker:
     """Answers commands about one library. Each public method is a command."""
 
     def open(self, adapter: str, settings: Mapping[str, Any]) -> dict[str, str]:
-        """Import the library. Returns its version and device."""
+        """Load a library by its adapter (adapters/__init__.py). Returns the library's version and device, by name."""
         self._library = load(adapter, settings)
         description: dict[str, str] = self._library.description
         return description
 
     def prepare(self, case: Case) -> list[str]:
-        """Build a case's layer. Returns the names of the ways to call it. Some of these are built only when they warm up."""
+        """Build a case's layer. Returns the names of the ways to call it. Some ways are built only when they are first used."""
         self._case = case
         self._runners: dict[str, Runner | Callable[[], Runner]] = self._library.prepare(case)
         return list(self._runners)
 
     def compute(self, node: Node) -> dict[str, np.ndarray] | str:
-        """Return a node's outputs, or a text that says what the library cannot express."""
+        """Return a node's outputs by name, or a text that says what the library cannot express."""
         try:
             outputs: dict[str, np.ndarray] = self._library.compute(node)
         except UnsupportedError as error:
@@ -46,11 +43,11 @@ class LibraryWorker:
         return outputs
 
     def code(self, node: Node) -> tuple[str, str]:
-        """Return a program that prints a node's outputs by the library: the beginning of all programs, and the rest."""
+        """Return a program that prints a node's outputs by the library, in two texts: what all programs share, and the rest."""
         return self._library.setup, self._library.code(node)
 
     def warm_up(self, way: str) -> dict[str, Any]:
-        """Return the seconds of the first call and of a later one, and the outputs of the last checked call."""
+        """Make calls. Returns seconds of the "first" and of a later "call", and the "outputs" of the last checked call."""
         runner = self._runner(way)
         runner.reset()
         first = self.sample(way, 1)
@@ -63,7 +60,7 @@ class LibraryWorker:
         return {"first": first, "call": first if first > TOO_SLOW_SECONDS else self._lengthen(way), "outputs": outputs}
 
     def _lengthen(self, way: str) -> float:
-        """Make more and more calls until a sample is long enough. Returns the mean seconds of a call in it."""
+        """Double the number of calls until they take SAMPLE_SECONDS. Returns the mean seconds of a call."""
         settle(self._runner(way).run)
         calls = 1
         while (seconds := self.sample(way, calls)) * calls < SAMPLE_SECONDS:
@@ -71,7 +68,7 @@ class LibraryWorker:
         return seconds
 
     def measure(self, *arguments: Any) -> dict[str, Any]:
-        """Return what the library measures itself, such as a device's limits or the time of a first result."""
+        """Return what the library itself measures, such as the limits of a device."""
         measured: dict[str, Any] = self._library.measure(*arguments)
         return measured
 
@@ -80,7 +77,7 @@ class LibraryWorker:
         warm_up(self._runner(way).run)
 
     def sample(self, way: str, calls: int) -> float:
-        """Make a sample of about `calls` calls. Returns the mean seconds of a call."""
+        """Time about `calls` calls together. Returns the mean seconds of a call."""
         runner = self._runner(way)
         runs = max(1, calls // runner.calls)
         runner.before()
