@@ -42,7 +42,7 @@ class CooperativeMatrixFeatures(structures.Chained):
 
 
 class CooperativeMatrixProperties(Structure):
-    """A size of matrices, with element types, that the device's cooperative-matrix instructions multiply."""
+    """VkCooperativeMatrixPropertiesKHR: sizes and types of matrices that a device multiplies by one instruction."""
 
     TYPE = 1000506001
     _fields_ = [("sType", c_uint32), ("pNext", c_void_p), *[(name, c_uint32) for name in (
@@ -59,7 +59,7 @@ _FEATURES: tuple[type[structures.Chained], ...] = (
 
 
 def loader() -> dict[str, Any]:
-    """Return the version of the Vulkan loader, and for each layer that it finds "Vulkan's version (the layer's own)"."""
+    """Return the Vulkan loader's version, and those of each layer that it finds, by name: "Vulkan's (the layer's own)"."""
     vk, packed = system.load_vulkan(), c_uint32()
     vk.vkEnumerateInstanceVersion(byref(packed))
     layers = {layer.layerName.decode(): f"{queries.dotted(layer.specVersion)} ({layer.implementationVersion})"
@@ -68,8 +68,8 @@ def loader() -> dict[str, Any]:
 
 
 def memory_types(info: DeviceInfo) -> list[dict[str, Any]]:
-    """Return one row for each memory type of the device. "taken" lists the buffers that vkdml keeps in it: "host" (read and
-    written by the host), "device" (used only by kernels), "upload" and "direct" (large and small inputs of a discrete GPU).
+    """Return one row for each memory type of the device. "taken" lists vkdml's uses of it: "host" (read and written by the
+    host), "device" (used only by kernels), "upload" and "direct" (large and small inputs of a discrete GPU).
     """
     with queries.physical_devices() as (vk, _, handles):
         memory, flags = queries.memory_of(vk, handles[info.index])
@@ -81,7 +81,7 @@ def memory_types(info: DeviceInfo) -> list[dict[str, Any]]:
 
 
 def queue_families(info: DeviceInfo) -> list[dict[str, Any]]:
-    """Return one row for each queue family of the device. "taken" marks the one that vkdml uses."""
+    """Return one row for each queue family of the device. "taken" is True for the family that vkdml uses."""
     with queries.physical_devices() as (vk, _, handles):
         families = queries.queue_families_of(vk, handles[info.index])
     return [{"family": index, "flags": _names(family.queueFlags, _QUEUES), "queues": family.queueCount,
@@ -89,7 +89,7 @@ def queue_families(info: DeviceInfo) -> list[dict[str, Any]]:
 
 
 def device_facts(info: DeviceInfo) -> dict[str, Any]:
-    """Return features and extensions of a device, by the names that the report prints."""
+    """Return facts about a device by the names that reports print: features, extensions and cooperative matrices."""
     with queries.physical_devices() as (vk, instance, handles):
         handle, properties = handles[info.index], structures.Properties()
         vk.vkGetPhysicalDeviceProperties(handle, byref(properties))
@@ -114,13 +114,13 @@ def device_facts(info: DeviceInfo) -> dict[str, Any]:
 
 
 def _names(flags: int, names: tuple[str, ...]) -> list[str]:
-    """Return the names of the bits that are set; a bit without a name as a hexadecimal number."""
+    """Return the names of the bits that are set in `flags`. A bit without a name is given as a hexadecimal number."""
     bits = [bit for bit in range(32) if flags >> bit & 1]
     return [names[bit] if bit < len(names) and names[bit] else hex(1 << bit) for bit in bits]
 
 
 def _cooperative_matrices(vk: ctypes.CDLL, instance: c_void_p, handle: c_void_p) -> list[dict[str, Any]]:
-    """Return one row for each size of matrices that the device multiplies, with the types of A, B, C and the result."""
+    """Return one row for each size of matrices that an instruction multiplies, with the types of A, B, C and the result."""
     vk.vkGetInstanceProcAddr.restype = c_void_p
     address = vk.vkGetInstanceProcAddr(instance, c_char_p(b"vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"))
     if not address:

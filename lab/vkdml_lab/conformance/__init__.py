@@ -1,1 +1,1 @@
-"""The conformance suite on the Vulkan devices of a machine, and the report of it."""
+"""Runs the conformance suite on the Vulkan devices of a machine, and reports the results."""

@@ -61,7 +61,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _elsewhere(chosen: argparse.Namespace) -> int:
-    """Test another library (--target) or write cases to files (--export): both need no Vulkan device. Returns an exit code."""
+    """Test another library (--target) or write its cases to files (--export), without a Vulkan device. Returns an exit code."""
     given = [f"--{name}" for name in ("target", "export", "device", "resume") if getattr(chosen, name)]
     if len(given) > 1:
         raise InvalidArgumentError("conformance", given[0], f"with {given[1]}",
@@ -72,7 +72,7 @@ def _elsewhere(chosen: argparse.Namespace) -> int:
 
 
 def on_device(info: DeviceInfo, folder: Path, tests: Sequence[str] = suite.SUITE) -> tuple[Run, list[str]]:
-    """Test a device as part of another report, resuming an earlier run. Returns the run, and a sentence for each failure."""
+    """Test a device, with a report in `folder`. Resume a run that began there. Returns the run, and a sentence per failure."""
     machine, chosen = suite.machine(), Chosen()
     device = machine.device(info)
     about = {"device": device, "software": machine.software, "chosen": chosen.described()}

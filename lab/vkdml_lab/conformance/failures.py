@@ -1,6 +1,6 @@
 """Describes failed tests: a few lines for each, enough for a driver engineer to reproduce it, and a table of all.
 
-A record (suite/recording.py) has the `problem`, what is `wrong`, how vkdml `ran` it, and what more runs gave (`again`).
+A record is a comparison in a test (suite/recording.py). Its `ran` says how vkdml ran it, its `again` what further runs gave.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _NO_NEWS = re.compile(r'\s*File "|\s*\.\.\.$|(Current thread|Thread) 0x|Extensio
 
 
 def failed_record(test: Test) -> Record | None:
-    """Return the record of the comparison that failed the test, or else that of the operator that was running, or None."""
+    """Return the last record of a test that has wrong results, or else the record of the operator that was running, or None."""
     wrong: list[Record] = [record for record in test.get("records", []) if record.get("wrong")]
     return wrong[-1] if wrong else test.get("running")
 
 
 def lines(record: Record) -> list[str]:
-    """Return one line each about the problem, how it was run, what is wrong, and what repeated runs gave."""
+    """Describe a record in up to four lines: its problem, how it was run, what is wrong, and what repeated runs gave."""
     return [line for line in (record.get("problem", record.get("operator")), _ran(record), _wrong(record.get("wrong")),
                               _again(record.get("again"))) if line]
 
 
 def first_line(test: Test) -> str:
-    """Return the reason of a failure or skip in one line."""
+    """Return in one line why a test failed or was skipped."""
     record = failed_record(test)
     if record and record.get("wrong") and test["outcome"] != CRASHED:
         return f"{record['operator']}, {record['element']}: {_wrong(record['wrong'])}"
@@ -47,13 +47,13 @@ def is_late(test: Test) -> bool:  # --quick's time was over before it
 
 
 def outcome(test: Test) -> str:
-    """Return the outcome of a failed test in a few words."""
+    """Return "wrong" if a failed test compared wrong results, or else the line that says why it failed."""
     record = failed_record(test)
     return "wrong" if record and record.get("wrong") else first_line(test)
 
 
 def described(test: Test, repeat: str) -> str:
-    """Return a Markdown list of all facts about a failed test. repeat: the command that runs it again."""
+    """Return all facts about a failed test as a Markdown list. repeat: the command that runs the test again."""
     record = failed_record(test)
     compared = bool(record and record.get("wrong")) and test["outcome"] != CRASHED
     said = [] if compared else [first_line(test), *(last_words(test["failure"]) if test["outcome"] == CRASHED else [])]
@@ -67,7 +67,7 @@ def repeat(test: Test, about: Mapping[str, Any]) -> str:
 
 
 def last_words(output: str) -> list[str]:
-    """Return the last lines of a crashed process's output: those that are no stack frames, then vkdml's innermost frames."""
+    """Return the end of a crashed process's output: its last lines without stack frames, then vkdml's innermost frames."""
     said = output.splitlines()[1:]
     frames = [f"{found[1]}:{found[2]} in {found[3]}" for line in said if (found := _FRAME.match(line))]
     return [*[line.strip(" .") for line in said if line.strip() and not _NO_NEWS.match(line)][-_FRAMES:],
@@ -102,7 +102,7 @@ def _again(again: Mapping[str, Any] | None) -> str:
 
 
 def by_kind(tests: Iterable[Test]) -> str:
-    """Make a table of failed cases by operator, type and schedule, with the number that passed; "" if only one failed."""
+    """Return a table of failed and passed cases for each operator, type and schedule with failures; "" for one failure."""
     failed, passed = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
     for test in tests:
         record = failed_record(test) if test["outcome"] not in ("passed", "skipped") else None
@@ -114,5 +114,5 @@ def by_kind(tests: Iterable[Test]) -> str:
 
 
 def _kind(record: Record) -> tuple[str, ...]:
-    """Return a record's operator, type and schedule. Each is "" if the process crashed before it was recorded."""
+    """Return a record's operator, type and schedule. Each is "" if the process crashed before the record had it."""
     return record.get("operator", ""), record.get("element", ""), (record.get("ran") or {}).get("schedule", "")

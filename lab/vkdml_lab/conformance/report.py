@@ -34,7 +34,7 @@ def write(runs: Sequence[Run], folder: Path) -> None:
 
 
 def content(runs: Sequence[Run]) -> dict[str, Any]:
-    """Return the report as JSON values."""
+    """Return the content of conformance.json: all runs as JSON values."""
     return {"runs": [asdict(run) for run in runs]}
 
 
@@ -45,7 +45,7 @@ def largest(errors: Iterable[float | None]) -> float | None:
 
 
 def summarize(run: Run, keys: Keys) -> dict[tuple[str, ...], list[Any]]:
-    """Return, by key: the numbers of records in all, in passed and in failed tests, and their largest errors."""
+    """Return by key: the numbers of all records, of those in passed and of those in failed tests, and the largest errors."""
     groups: dict[tuple[str, ...], list[tuple[bool, Record]]] = {}
     for test in run.tests:
         for record in test.get("records", []):
@@ -79,7 +79,7 @@ def _section(run: Run) -> str:
 
 
 def not_reached(run: Run) -> list[str]:
-    """Return the test functions that did not run at all because --quick's time was over."""
+    """Return the names of the test functions of which no test ran, because --quick's time was over."""
     functions: dict[str, list[bool]] = {}
     for test in run.tests:
         functions.setdefault(test["test"].partition("[")[0], []).append(failures.is_late(test))
@@ -87,7 +87,7 @@ def not_reached(run: Run) -> list[str]:
 
 
 def _failures(run: Run) -> list[str]:
-    """Return a list of failed tests for the report: first how many of each kind failed, then the facts about each test."""
+    """Return the report's paragraphs about failed tests: a table by kind, then the facts about each. [] if none failed."""
     failed = [failures.described(test, failures.repeat(test, run.about)) for test in run.failed[:_DESCRIBED]]
     rest = [f"`{test['test']}`: {failures.first_line(test)}" for test in run.failed[_DESCRIBED:]]
     return [f"### {len(run.failed)} failed", failures.by_kind(run.tests), *failed,
@@ -110,7 +110,7 @@ def _about(run: Run) -> str:
 
 
 def _nearest(run: Run) -> str:
-    """Return a sentence about the case that came nearest to its tolerance, or exceeded it most."""
+    """Return a sentence about the case whose error is the largest share of its tolerance."""
     records = [(test["test"], record) for test in run.tests for record in test.get("records", [])]
     name, worst = max(records, key=lambda pair: np.inf if pair[1]["fraction"] is None else pair[1]["fraction"])
     share = "not finite" if worst["fraction"] is None else f"{worst['fraction']:.1%}"

@@ -1,7 +1,7 @@
 """The results file of a run on a device. It is written continuously, so that a crash loses nothing.
 
-Each line is JSON: first `about` (the device and the tests), then `selected` (the number of tests), then a line when each test
-begins and ends (lab/vkdml_lab/suite/recording.py). A test's last line is its outcome.
+Each line is JSON. The first has the facts about the run: its device, software and choice of tests. The next one has the numbers
+of tests. Each test adds lines (lab/vkdml_lab/suite/recording.py), the last of which has its outcome.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Record = dict[str, Any]  # a case, as lab/vkdml_lab/suite/recording.py writes it
 
 
 def begin(path: Path, about: About, resume: bool) -> None:
-    """Prepare the results file. To `resume` a run with the same facts `about` it, keep finished tests. Else empty the file."""
+    """Begin a results file. resume: keep ended tests. Raises InvalidArgumentError if they are of a run with other facts."""
     ended: list[Test] = []
     if resume and path.exists():
         head, tests = read(path)
@@ -38,7 +38,7 @@ def begin(path: Path, about: About, resume: bool) -> None:
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[Test]]:
-    """Return the facts about the run, and each test's last line."""
+    """Read a results file. Returns the facts about the run, and the last line of each test."""
     head: dict[str, Any] = {}
     tests: dict[str, Test] = {}
     for found in reports.parsed(path.read_text()):
@@ -50,7 +50,7 @@ def read(path: Path) -> tuple[dict[str, Any], list[Test]]:
 
 
 def add_crash(path: Path, how: str, output: str) -> bool:
-    """Record how the running test ended the process, in words. output: its last lines. Returns whether a test was running."""
+    """Record a crash or hang of the running test. how: in words. output: its last lines. Returns whether a test was running."""
     running = [test for test in read(path)[1] if test["outcome"] == UNFINISHED]
     for test in running:
         doing = (test.get("running") or {}).get("doing") or "running it"
@@ -59,7 +59,7 @@ def add_crash(path: Path, how: str, output: str) -> bool:
 
 
 class Progress:
-    """Shows a bar on a terminal. Called with the results file, it counts the tests that ended."""
+    """A progress bar on a terminal. Each call with a results file's path shows how many tests have ended."""
 
     def __init__(self) -> None:
         self._bar = tqdm(unit="test", delay=2, disable=None, leave=False)

@@ -49,13 +49,13 @@ class ThisMachine:
     software: dict[str, Any]
 
     def device(self, info: DeviceInfo) -> dict[str, Any]:
-        """Return the entry of a device. Its index may differ from this process's, as drivers that the suite adds come first."""
+        """Return a device's entry in `devices`. Its index may differ from info.index, as the suite's drivers come first."""
         return next(device for device in self.devices if {**device, "index": info.index} == asdict(info))
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The selection of tests, as in the command's options."""
+    """Which tests to run, by the options of `vkdml conformance`."""
 
     only: tuple[str, ...] = ()
     quick: bool = False
@@ -66,7 +66,7 @@ class Chosen:
         return {**asdict(self), "only": list(self.only)}
 
     def options(self) -> list[str]:
-        """Return the selection as pytest options, which lab/vkdml_lab/suite/plugin.py defines."""
+        """Return this choice as pytest options, which lab/vkdml_lab/suite/plugin.py defines."""
         return [*(f"--only={name}" for name in self.only), *["--quick"] * self.quick, *["--long"] * self.long,
                 f"--seed={self.seed}"]
 
@@ -75,8 +75,8 @@ class Chosen:
 class Run:
     """The results of the suite on one device.
 
-    about: device, software and selection. scope: the number of tests, and tolerances. ended: how the last process crashed or
-    hung; output: its last lines.
+    about: device, software and choice of tests. tests: the last line of each in the results file. scope: numbers of tests,
+    tolerances and schedules. ended: how the last process crashed or hung, or "". output: that process's last lines.
     """
 
     about: About
@@ -100,7 +100,7 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """The sum of the seconds of all tests, including those that ended before the run was resumed."""
+        """The sum of the seconds of all tests, also of those that ended before the run was resumed."""
         return float(sum(test.get("seconds", 0.0) for test in self.tests))
 
     @property
@@ -117,7 +117,7 @@ def environment() -> dict[str, str]:
 
 
 def machine() -> ThisMachine:
-    """Find this machine's devices in a child process, as a driver may crash it."""
+    """Return this machine's devices and software. A child process finds them, as a driver may crash it. Raises DriverError."""
     done = subprocess.run([sys.executable, "-c", _MACHINE], capture_output=True, text=True, env=environment())
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or [f"no device could be listed (exit code {done.returncode})"])[-1]
@@ -126,7 +126,7 @@ def machine() -> ThisMachine:
 
 
 def select(devices: list[dict[str, Any]], wanted: Sequence[str] | None) -> list[dict[str, Any]]:
-    """Return the devices that match one of the words, or all devices if no words are given."""
+    """Return the devices that match any of these words, or all without words. Raises InvalidArgumentError if none matches."""
     chosen = [device for device in devices if not wanted or any(DeviceInfo(**device).answers_to(word) for word in wanted)]
     if not chosen:
         listed = ", ".join(f"[{device['index']}] {device['name']}" for device in devices)
@@ -136,7 +136,7 @@ def select(devices: list[dict[str, Any]], wanted: Sequence[str] | None) -> list[
 
 def run_suite(path: Path, about: About, chosen: Chosen, resume: bool = False, progress: Progress | None = None,
               tests: Sequence[str] = SUITE) -> Run:
-    """Run tests. After a crash or hang, run the others in a new process. path: the results file. tests: pytest arguments."""
+    """Run tests. After a crash or hang, a new process runs the rest. path: the results file. tests: as pytest takes them."""
     results.begin(path, about, resume)
     index = str(about["device"]["index"])
     for crashes in range(_MOST_CRASHES):
@@ -166,7 +166,7 @@ def _run_tests(path: Path, index: str, arguments: Sequence[str], progress: Progr
 
 
 def _run_again(path: Path, index: str, tests: Sequence[str], chosen: Chosen) -> None:
-    """Repeat the test that crashed, alone: with its own options, and in each other schedule. Record the outcomes."""
+    """Repeat the test that crashed: some times as before, and once in each other schedule. Record the outcomes."""
     head, found = results.read(path)
     test = found[-1]
     # Not after a hang, as each repetition would take as long
@@ -176,7 +176,7 @@ def _run_again(path: Path, index: str, tests: Sequence[str], chosen: Chosen) -> 
 
 
 def _alone(index: str, test: Test, arguments: Sequence[str], chosen: Chosen) -> str:
-    """Run a test alone, on the device of this index. Returns its outcome in a few words."""
+    """Run one test in a process of its own. Returns the outcome: "right", "refused", or a few words about the failure."""
     plain = [argument for argument in chosen.options() if not argument.startswith(("--only", "--quick"))]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "results.jsonl")

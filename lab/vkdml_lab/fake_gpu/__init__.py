@@ -1,8 +1,8 @@
-"""An imitation of a GPU as PyTorch's device "fake", to test on any machine how vkdml uses tensors of a GPU.
+"""An imitated GPU, which is PyTorch's device "fake". By it, tests on any machine check how vkdml uses tensors of a GPU.
 
-The host cannot touch its memory: a tensor's address has no access, and its bytes are in a second mapping. Each stream is a
-thread that works late, in order. Freed memory becomes NaN. So work in a wrong order gives wrong numbers. PyTorch's own
-operators run on the host once the stream is idle. The device stays registered for the rest of the process.
+The host cannot access a tensor's address, and reads its bytes in a second mapping. Each stream is a thread that does its work
+in order and with a delay. Freed memory becomes NaN. So work in a wrong order gives wrong numbers. PyTorch's own operators run
+on the host after the stream's pending work. The device stays registered for the rest of the process.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 
 
 class Memory:
-    """Memory of the device. address: what tensors have as their address; the host cannot access it. bytes: the contents."""
+    """A block of the device's memory. address: where tensors are; the host cannot access it. bytes: what it contains."""
 
     def __init__(self, size: int, file: int | None = None, offset: int = 0) -> None:
-        """Map memory. file: descriptor of the file that holds it, from an offset on; None: a new file."""
+        """Map `size` bytes of a file, beginning at `offset`. file: its descriptor, or None for a new file."""
         made = os.memfd_create("fake GPU") if file is None else os.dup(file)
         try:
             if file is None:
@@ -71,7 +71,7 @@ class Memory:
         _libc.munmap(self.address, self.size)
 
     def free(self) -> None:
-        """Let the current stream, once it has done its pending work, overwrite this memory with NaN and unmap it."""
+        """Make the current stream, after its pending work, overwrite this memory with NaN and unmap it."""
         def work() -> None:
             self.bytes[:] = b"\xff" * self.size
             self.close()
@@ -85,7 +85,7 @@ _addresses: list[int] = []
 
 
 class Event:
-    """A point in a stream's work, which can be waited for."""
+    """A point in a stream's work. `wait` returns when the stream has come to this point."""
 
     def __init__(self) -> None:
         self._done = threading.Event()
@@ -93,7 +93,7 @@ class Event:
 
 
 class Stream:
-    """A queue of work. A thread does it in order, and late, so that missing synchronization shows."""
+    """A queue of functions. A thread calls them in order, each after a delay, so that missing synchronization shows."""
 
     def __init__(self, number: int | None = None) -> None:
         self.number = next(_numbers) if number is None else number
@@ -135,13 +135,13 @@ _default = cache(lambda: Stream(0))
 
 
 def current(_: object = None) -> Stream:
-    """Return the stream that work of this thread goes to."""
+    """Return the stream that does this thread's work on the device."""
     return getattr(_of_thread, "stream", None) or _default()
 
 
 @contextmanager
 def stream(one: Stream) -> Iterator[None]:
-    """Let work of this thread go to the stream `one` in this context."""
+    """Make `one` the stream that does this thread's work, inside the context."""
     before, _of_thread.stream = current(), one
     try:
         yield
@@ -150,7 +150,7 @@ def stream(one: Stream) -> Iterator[None]:
 
 
 class _DLTensor(ctypes.Structure):
-    """DLPack's DLManagedTensor."""
+    """The C structure DLManagedTensor of DLPack."""
 
     _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int), ("device_id", ctypes.c_int), ("ndim", ctypes.c_int),
                 ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.c_void_p),
@@ -162,7 +162,7 @@ _made: list[Any] = []  # PyTorch reads a capsule's contents once more after the 
 
 
 def _tensor(memory: Memory, size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, index: int) -> Tensor:
-    """Make a tensor of the device in some memory. The memory is freed with its last tensor."""
+    """Make a tensor in a block of the device's memory, which is freed with its last tensor. index: the device's number."""
     sizes, strides = ((ctypes.c_int64 * len(given))(*given) for given in (size, stride))
     made = _DLTensor(data=memory.address, device_type=_EXTENSION, device_id=index, ndim=len(size), code=_CODES[dtype],
                      bits=8 * dtype.itemsize, lanes=1, shape=ctypes.addressof(sizes), strides=ctypes.addressof(strides))
@@ -191,7 +191,7 @@ def _as_strided(self: Tensor, size: Sequence[int], stride: Sequence[int], offset
 
 
 def _set(self: Tensor, storage: Any, offset: int, size: Sequence[int], stride: Sequence[int]) -> Tensor:
-    """Make a tensor a view of a storage, by calling PyTorch's function for CPU tensors."""
+    """Make a tensor a view of a storage, by PyTorch's function for CPU tensors. offset: in elements."""
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
     return torch.ops.aten.set_.source_Storage_storage_offset.redispatch(keys, self, storage, offset, size, stride)
 
@@ -205,7 +205,7 @@ def _sized(tensor: Tensor) -> tuple[Sequence[int], Sequence[int]]:
 
 
 def find(address: int) -> Memory:
-    """Return the memory of the device that contains an address."""
+    """Return the block of the device's memory that contains an address. Raises RuntimeError if there is none."""
     with _lock:
         memory = _memories[_addresses[bisect_right(_addresses, address) - 1]]
     if not 0 <= address - memory.address < memory.size:
@@ -214,7 +214,7 @@ def find(address: int) -> Memory:
 
 
 def seen(tensor: Tensor) -> Tensor:
-    """Return a tensor of the host that has the same bytes as a tensor of the device."""
+    """Return a tensor of the host that shares the bytes of a device's tensor."""
     if not tensor.numel():
         return torch.empty_strided(*_sized(tensor), dtype=tensor.dtype)
     memory = find(tensor.data_ptr())
@@ -264,7 +264,7 @@ def _on_host(operator: Any, *arguments: Any, **named: Any) -> Any:
 
 
 def idle() -> None:
-    """Wait until this thread's stream has no work."""
+    """Wait until this thread's stream has done all of its work."""
     current().synchronize()
 
 
@@ -286,7 +286,7 @@ class _Hooks(torch._C._acc.PrivateUse1Hooks):
 
 @cache
 def install() -> list[Any]:
-    """Register the device. Returns objects that must live as long as it."""
+    """Register the device with PyTorch. The caller must keep the returned objects as long as the device is used."""
     from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
     module = types.ModuleType(f"torch.{NAME}")

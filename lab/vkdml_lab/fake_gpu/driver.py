@@ -1,4 +1,4 @@
-"""Imitates the driver API of CUDA and HIP for the imitated GPU, as far as vkdml calls it. Imports a Vulkan driver's memory."""
+"""Imitates the functions of CUDA's and HIP's drivers that vkdml calls, for the imitated GPU. They import Vulkan's memory."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _FAILURE, _NO_CONTEXT, _INVALID = 999, 201, 1
 
 
 class Driver:
-    """Stands for a loaded library of a driver. failing: a function's name without prefix, and which of its calls fails.
-    has_context: whether this thread has a context. imports: how many imported memories are open.
+    """A driver's library as ctypes would load it. failing: the name of a function without cu or hip, and which of its calls
+    fails. has_context: whether this thread has one; else calls fail. imports: how many imported memories are open.
     """
 
     def __init__(self, uuid: str, pci_address: str, takes_files: bool) -> None:
@@ -85,6 +85,6 @@ _FUNCTIONS: dict[str, Callable[..., int | None]] = {
 
 
 def _begin(file: int) -> int:
-    """Return where the memory begins in a file that a driver exported. lavapipe's has a header: the size, and this number."""
+    """Return where the memory begins in a file that a Vulkan driver exported. lavapipe's has a header with this offset."""
     size, begin = struct.unpack("QQ", os.pread(file, 16, 0).ljust(16, b"\0"))
     return begin if size == os.fstat(file).st_size and begin < size else 0

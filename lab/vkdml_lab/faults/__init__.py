@@ -1,1 +1,1 @@
-"""Failures of drivers: a Vulkan layer that makes chosen calls fail, and a process that tries such faults one by one."""
+"""Lets chosen Vulkan calls fail (faults), by a layer between vkdml and the driver, and tries such faults one by one."""

@@ -1,4 +1,4 @@
-"""Builds the layer of layer.c, which makes Vulkan calls fail, and controls it in a process that was started with it."""
+"""Builds the Vulkan layer of layer.c, which makes calls fail, and controls it in a process that was started with the layer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MANIFEST = {"file_format_version": "1.2.0", "layer": {
 
 
 def build(folder: Path) -> dict[str, str]:
-    """Compile the layer into a folder. Returns the environment variables for processes that run with it."""
+    """Compile the layer into a folder. Returns the environment variables for processes that shall run with it."""
     command = ["gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden"]
     subprocess.run([*command, "-o", str(folder / _LIBRARY), str(_SOURCE)], check=True)
     (folder / "VkLayer_vkdml_faults.json").write_text(json.dumps(_MANIFEST))
@@ -26,7 +26,7 @@ def build(folder: Path) -> dict[str, str]:
 
 
 class Fault(NamedTuple):
-    """A call that shall fail. call: counted from 1. result: the VkResult to return. repeats: later calls fail, too."""
+    """A call that shall fail. call: its number among the function's, from 1. result: a VkResult. repeats: later ones, too."""
 
     function: str
     call: int
@@ -38,7 +38,7 @@ NONE = Fault("", 0, 0)
 
 
 class Layer:
-    """The layer in this process. folder: where it was built."""
+    """Controls the layer in this process. folder: where it was built."""
 
     def __init__(self, folder: Path) -> None:
         self._library = ctypes.CDLL(str(folder / _LIBRARY))
@@ -46,27 +46,27 @@ class Layer:
         self._library.faults_submitted.restype = ctypes.c_uint64
 
     def arm(self, fault: Fault) -> None:
-        """Choose the call that fails from now on (NONE: no call), and count all calls from 0 again."""
+        """Choose the call that shall fail (NONE: no call), and set all counts to 0."""
         self._library.faults_arm(fault.function.encode(), fault.call, fault.result, fault.repeats)
 
     @property
     def fired(self) -> int:
-        """How many calls were made to fail since the layer was armed."""
+        """The number of calls that the layer has made fail since `arm`."""
         return int(self._library.faults_fired())
 
     @property
     def dispatches(self) -> int:
-        """Number of dispatches that were submitted."""
+        """The number of dispatches that were submitted since `arm`."""
         return self.submitted()["dispatches"]
 
     def counts(self) -> dict[str, int]:
-        """Return the number of calls of each function."""
+        """Return the number of calls since `arm`, by the Vulkan function's name."""
         counts: dict[str, int] = {}
         while name := self._library.faults_name(len(counts)):
             counts[name.decode()] = self._library.faults_count(len(counts))
         return counts
 
     def submitted(self) -> dict[str, int]:
-        """Return how many dispatches, barriers, copies and copied bytes were submitted."""
+        """Return how many dispatches, barriers, copies and copied bytes were submitted since `arm`, by these words."""
         return {what: int(self._library.faults_submitted(at))
                 for at, what in enumerate(("dispatches", "barriers", "copies", "copied bytes"))}

@@ -1,4 +1,4 @@
-"""What runs while Vulkan calls fail. A scenario is a function that makes an object, and returns a function that runs it."""
+"""Scenarios to run while Vulkan calls fail. A scenario is a function that makes an object and returns a function to run it."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def _function(name: str, schedule: Schedule) -> Callable[[], Run]:
 
 
 def _discrete(run: Run) -> Run:
-    """Let the device copy inputs and outputs from now on, as a discrete GPU does. Returns the scenario's function `run`."""
+    """Let the default device copy inputs and outputs, as discrete GPUs do. Returns the given function unchanged."""
     vkdml.Device().gpu.host_memory = False
     return run
 
 
 def _long() -> list[np.ndarray]:
-    """Run an RNN with so many steps that they are split into two submissions, which overlap."""
+    """Run an RNN with 2 MiB of x and y, enough for a discrete GPU to run it in two chunks of steps that overlap."""
     return list(vkdml.rnn(_random(4, 2**14, _I), *_arrays(1)[1:]))
 
 
@@ -52,7 +52,7 @@ def _layer() -> Run:
 
 
 def _stream() -> Run:
-    """Make a stream (a layer that keeps its state). Returns a function that resets it and steps through x."""
+    """Make a stream (a layer that keeps its state). Returns a function that resets it, runs it and returns its results."""
     x, *weights = _arrays(4)
     stream = vkdml.LSTM(*weights).stream(_B)
 
@@ -68,12 +68,12 @@ def _tensor(*sizes: int, flags: vkdml.DML_TENSOR_FLAGS = vkdml.DML_TENSOR_FLAGS.
 
 
 def _relu(device: vkdml.Device) -> vkdml.Operator:
-    """Make a ReLU operator, the one that compiles fastest."""
+    """Make a ReLU operator, which compiles faster than any other."""
     return device.create_operator(vkdml.DML_ACTIVATION_RELU_OPERATOR_DESC(_tensor(_B, _H), _tensor(_B, _H)))
 
 
 def _recorded(device: vkdml.Device, compiled: vkdml.CompiledOperator | vkdml.CompiledGraph) -> Run:
-    """Return a function that runs a compiled operator or graph, with one input and one output, through DirectML's objects."""
+    """Record a compiled operator or graph with one input and one output. Returns a function that executes the recording."""
     x = _random(_B, _H)
     source, target = device.upload(x), device.create_buffer(x.nbytes)
     table, recorder = device.create_binding_table(compiled), device.create_command_recorder()
@@ -103,7 +103,7 @@ def _graph() -> Run:
 
 
 def _life_cycle(is_asynchronous: bool) -> Callable[[], Run]:
-    """Make a scenario of DirectML's objects. An initializer packs the weights. is_asynchronous: by execute_async()."""
+    """Return a scenario for DirectML's objects, an initializer among them. is_asynchronous: whether execute_async() runs it."""
     def make() -> Run:
         x, w, r = _arrays(1)
 

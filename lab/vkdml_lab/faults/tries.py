@@ -21,13 +21,13 @@ _TIMEOUT = 2
 
 
 class Tries:
-    """A worker process with the layer, built in a folder. patience: seconds without an answer before it counts as hung."""
+    """A worker process with the layer (layer.py), built in a folder. patience: seconds until a silent worker counts as hung."""
 
     def __init__(self, folder: Path, patience: float = 100) -> None:
         self.worker = Worker("vkdml_lab.faults.worker", [str(folder)], {**os.environ, **build(folder)}, ROOT, patience)
 
     def faults(self, scenario: str) -> list[list[Fault]]:
-        """Return the faults to try: for each call that a scenario makes, a list with a fault for each error it can return."""
+        """Return lists of faults to try with a scenario: for each Vulkan call in it, a fault for each error; then timeouts."""
         counts: Mapping[str, int] = self.ask("counts", scenario)
         faults = []
         for function, count in counts.items():
@@ -39,7 +39,7 @@ class Tries:
         return faults + [[Fault("vkWaitForFences", call, _TIMEOUT, repeats=True)] for call in sorted({1, waits}) if waits]
 
     def ask(self, command: str, *arguments: Any) -> Any:
-        """Return the worker's answer. Raises AssertionError if it finds something wrong, crashes or hangs."""
+        """Return the answer to a command (a method of FaultWorker). Raises AssertionError for a mistake, crash or hang."""
         self.worker.start()
         try:
             return self.worker.ask(command, *arguments)

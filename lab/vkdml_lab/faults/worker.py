@@ -1,7 +1,4 @@
-"""The process that tries faults (failing Vulkan calls): python -m vkdml_lab.faults.worker FOLDER FILE_DESCRIPTOR
-
-It answers commands (methods of FaultWorker) that come through a pipe.
-"""
+"""The process that tries faults (failing Vulkan calls), started by tries.py: python -m vkdml_lab.faults.worker FOLDER PIPE"""
 
 from __future__ import annotations
 
@@ -47,8 +44,8 @@ class FaultWorker:
         return self._layer.counts()
 
     def attempt(self, name: str, fault: Fault) -> str:
-        """Run a scenario twice with a fault, as if in a new process. Returns the DriverError's text, RIGHT if the results are
-        right nevertheless, or NOT_REACHED if no call failed. Raises WrongError.
+        """Run the scenario `name` twice with a fault, as if in a new process. Returns the DriverError's text, RIGHT if the
+        results are right nevertheless, or NOT_REACHED if no call failed. Raises WrongError for anything else.
         """
         if name not in self._expected:
             self.counts(name)
@@ -77,7 +74,7 @@ class FaultWorker:
                 raise WrongError(f"other numbers, by {np.abs(expected - array).max()}")
 
     def _check_afterwards(self, name: str, run: object, raised: Exception | None) -> None:
-        """Run an object again that was made before the failure. Its results must be right, unless its device was lost."""
+        """Run a scenario's object again, without a fault. Its results must be right, unless it holds a device that was lost."""
         assert callable(run)
         try:
             self._check_results(name, run())
