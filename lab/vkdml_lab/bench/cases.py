@@ -70,7 +70,7 @@ class Case:
 
     @property
     def checked_calls(self) -> int:
-        """How many calls check a library's results, the first from zero states. Only the results of the last call are compared."""
+        """How many calls check a library's results, the first from zero states. Only the last call's results are compared."""
         return 5 if self.streaming else 1
 
     @property

@@ -129,7 +129,7 @@ class Library:
 
 
 def lengthen(seconds: Callable[[int], float], most: int = MOST_ITERATIONS) -> tuple[int, float]:
-    """Try 16, 64, ... iterations until `seconds(iterations)` is LONG_ENOUGH. Returns their number, at most `most`, and seconds."""
+    """Try 16, 64, ... iterations until `seconds(iterations)` is LONG_ENOUGH. Returns their number (at most `most`) and time."""
     count = min(16, most)
     while (taken := seconds(count)) < LONG_ENOUGH and count < most:
         count = min(4 * count, most)

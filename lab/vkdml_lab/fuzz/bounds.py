@@ -1,12 +1,12 @@
-"""Bounds on a result's distance from the float64 reference: as far as the problem itself amplifies rounding errors.
+"""Computes how far results may be from the float64 reference: as far as the problem itself amplifies rounding errors.
 
 No fixed tolerance fits, as a recurrence that grows multiplies errors, and one that forgets loses them. So the problem is
 computed in float64 several times. In each copy, everything that a kernel rounds is off by a random amount of the size of that
 rounding: inputs, weights, states, and activations' arguments and results. The allowed distance is MARGIN times the largest
 distance of a copy from the reference.
 
-A kernel may sum a product's n terms in any order and rounds each partial sum. The sum of the terms' sizes, times one rounding,
-bounds this error. Random changes of the weights reach it if they are sqrt(n) roundings large.
+A kernel may sum the n terms of a product in any order, and rounds each partial sum. This error is taken to be as large as one
+rounding of the sum of the terms' sizes. Random changes of the weights by up to sqrt(n) roundings have the same effect.
 
 Anything is allowed where no bound can be given: beyond float32's range, and where a value is so close to a step of an
 activation (such as ThresholdedRelu's) that rounding decides the side. `Allowed.is_blind` detects such problems.
@@ -57,13 +57,13 @@ class Allowed:
 
     @property
     def is_blind(self) -> bool:
-        """Whether a wrong result could pass, because some bound is at least a tenth of the largest expected number."""
+        """Whether a wrong result could pass, because some bound is at least a tenth of its output's largest expected number."""
         return any(bool((distance > BLIND * max(np.abs(expected[np.isfinite(expected)]).max(initial=0), 1e-30)).any())
                    for expected, distance in zip(self.expected.values(), self.distance.values()))
 
 
 def allowed(problem: Problem, arrays: Mapping[str, np.ndarray]) -> Allowed:
-    """Compute the bounds for all outputs of the problem. arrays: inputs by field, as for reference.run."""
+    """Compute the expected outputs and how far results may be from them. arrays: inputs by field, as for reference.run."""
     expected = reference.run(problem, arrays)
     with np.errstate(all="ignore"):
         found, is_certain = _copies(problem, arrays)
@@ -81,14 +81,14 @@ def _distance(problem: Problem, expected: np.ndarray, copies: np.ndarray, is_cer
 
 
 def rounded(element: ElementType, values: np.ndarray) -> np.ndarray:
-    """Return how far these values may move if they are computed and rounded in the type."""
+    """Return by how much each value may be off after it was computed and rounded in this type."""
     info = ml_dtypes.finfo(element.name)
     unit = max(2 * _ROUNDING[element.pairs], float(info.eps) / 2 * 1.01)
     return np.abs(values) * unit + max(_SMALLEST[element.pairs], float(info.smallest_subnormal))
 
 
 def check(element: ElementType, results: Mapping[str, np.ndarray], judged: Allowed) -> None:
-    """Compare results with their bounds, by field. Raises AssertionError if a number is off by more than its bound."""
+    """Check results by field. Raises AssertionError for a wrong type or shape, or if a number is off by more than its bound."""
     assert set(results) == set(judged.expected)
     largest = float(ml_dtypes.finfo(element.name).max)
     for field, result in results.items():
@@ -105,8 +105,8 @@ def check(element: ElementType, results: Mapping[str, np.ndarray], judged: Allow
                                  f"right; so are {int((~is_right).sum())} of {found.size} numbers wrong")
 
 
-class _Off:
-    """An activation. In each copy but the first, its argument and result are off by a random part of a rounding."""
+class _NoisyActivation:
+    """An activation for all copies at once. Except in the first copy, its argument and result get random rounding errors."""
 
     def __init__(self, fused: ParametrizedActivation, noise: _Noise, smallest: float) -> None:
         self._fused, self._noise, self._smallest = fused, noise, smallest
@@ -134,7 +134,7 @@ class _Noise:
         self._rng = np.random.default_rng(0)
 
     def factor(self, shape: tuple[int, ...], roundings: float = 1.0) -> np.ndarray:
-        """Return random factors, off from 1 by up to so many roundings. The first dimension is copies; the first has only 1."""
+        """Return random factors for copies (first dimension): off from 1 by up to `roundings` roundings, but 1 in the first."""
         made = 1 + self._rng.uniform(-roundings * self.rounding, roundings * self.rounding, shape)
         made[0] = 1
         return made
@@ -144,14 +144,15 @@ class _Noise:
 
 
 def _copies(problem: Problem, arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], bool]:
-    """Compute all outputs in copies, along their first dimension: the first exact, the others with noise. Returns them, and
-    False if no bound can be given.
+    """Compute all outputs several times: exactly, then with noise. Returns outputs by field, and False if no bound can be
+    given.
 
-    The equations are the reference's, for all copies and rows at once. Dimensions: gates, copies, units, rows.
+    The copies are an output's first dimension. The equations are the reference's, for all copies and rows at once; the
+    dimensions in them are gates, copies, units, rows.
     """
     t, b, h, d = problem.steps, problem.batch, problem.hidden, problem.directions
     noise = _Noise(_ROUNDING[problem.element.pairs])
-    activations: Any = tuple(_Off(fused, noise, _SMALLEST[problem.element.pairs]) for fused in problem.activations)
+    activations: Any = tuple(_NoisyActivation(fused, noise, _SMALLEST[problem.element.pairs]) for fused in problem.activations)
     noisy = replace(problem, activations=activations)
     x = noise.copies(reference.view(problem, arrays, "InputTensor", np.empty(0))[0].swapaxes(1, 2))
     lengths = reference.view(problem, arrays, "SequenceLengthsTensor", np.full(b, t)).reshape(b)

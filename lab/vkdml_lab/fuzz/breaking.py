@@ -1,8 +1,8 @@
-"""A table of wrong arguments, by kind. Each row turns a right value into one that every call must refuse.
+"""WRONG, a table of functions by kind of argument. Each turns a right value into a wrong one, which every call must refuse.
 
-No wrong value may be right by accident. So an array's last dimension changes, which always has to fit another array's, but
-never T or B, which may be free. Inputs get one more element and weights two, so that an input and weights that are both broken
-never fit each other.
+No wrong value may be right by accident. So the size of the last dimension changes, which must fit another array's, but never T
+or B, which may be free. Inputs get one more element and weights two, so that an input and weights that are both broken never
+fit each other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Wrong = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument's value, and its kind: the name of the wrong values for it in the table WRONG. None: it is never broken."""
+    """An argument's right value. kind: the key of its wrong values in the table WRONG, or None if it is never broken."""
 
     value: Any
     kind: str | None
@@ -83,12 +83,12 @@ _ANY_TENSOR: list[Wrong] = [
 
 
 def _transposed(array: np.ndarray) -> np.ndarray:
-    """Exchange the last two dimensions. If they are equal, so that this may be right, add a dimension instead."""
+    """Return the array with its last two dimensions exchanged, or if they are equal, with one more dimension."""
     return array.swapaxes(-1, -2) if array.shape[-1] != array.shape[-2] else array[None]
 
 
 def _of_doubles(array: np.ndarray) -> Any:
-    """Return a list that numpy would convert to float64. But if the array is float64, return an array of another type."""
+    """Return the array as a list, which numpy would convert to float64; but if the array is float64, return a complex one."""
     return array.astype(np.complex64) if array.dtype == np.float64 else array.astype(np.float64).tolist()
 
 
@@ -165,7 +165,7 @@ WRONG: dict[str, list[Wrong]] = {
 
 
 def broken(arguments: Mapping[str, Argument], breaks: tuple[tuple[int, int], ...]) -> tuple[dict[str, Any], set[str]]:
-    """Return all values, some made wrong, and the wrong ones' names. breaks: pairs (which argument, which wrong value)."""
+    """Return the arguments' values, some made wrong, and the names of these. breaks: index pairs (argument, wrong value)."""
     values, wrong_ones = {name: argument.value for name, argument in arguments.items()}, set()
     names = [name for name, argument in arguments.items() if argument.kind]
     for which, how in breaks:

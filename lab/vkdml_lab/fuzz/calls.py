@@ -1,7 +1,7 @@
-"""Calls as plain data: the operator, the face (a way to call vkdml), the numbers, and the broken arguments.
+"""The fuzzer's calls as plain data: the operator, the face (a way to call vkdml), the numbers, and the broken arguments.
 
-A call can be stored as JSON and made again from it; regressions.json keeps calls that failed. Compiling is a hundred
-times slower than calling, so a run draws its operators from a small palette, and everything else freely.
+A call can be stored as JSON and made again from it; regressions.json keeps calls that failed. Compiling is a hundred times
+slower than calling, so a run draws its operators from a small palette, and everything else freely.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ SPECIAL = (None, None, None, None, None, np.nan, np.inf, -np.inf)
 
 @dataclass(frozen=True)
 class Operator:
-    """What a call compiles. activations: each one's name in DML_OPERATOR_TYPE, and its parameters. flag: LinearBeforeReset or
-    CoupleInputForget. given: the names of the optional inputs that it has.
+    """The operator that a call compiles. activations: for each, its name in DML_OPERATOR_TYPE without ACTIVATION_, and its
+    parameters. flag: LinearBeforeReset or CoupleInputForget. given: the fields of the optional inputs that it has.
     """
 
     cell: str
@@ -76,8 +76,8 @@ class Operator:
 
 @dataclass(frozen=True)
 class Call:
-    """One call. layout: ONNX's. growth: multiplies the recurrent weights. special: a NaN or infinity put into the input.
-    strided: whether arrays are views with gaps. breaks: pairs of indices, of an argument and a wrong value for it.
+    """One call. face: key in FACES. layout: ONNX's. growth: multiplies the recurrent weights. special: a NaN or infinity for x.
+    strided: whether arrays are views with gaps. breaks: pairs of indices, of an argument and of a wrong value for it.
     """
 
     face: str
@@ -104,7 +104,7 @@ class Call:
 
     @cached_property
     def desc(self) -> Any:
-        """Return the DirectML descriptor of the call. Its tensors have no gaps."""
+        """The call's DirectML descriptor. Its tensors have no gaps."""
         operator = self.operator
         cell = operator.row
         left_out = dict.fromkeys(field for field in OPTIONAL if field in cell.inputs and field not in operator.given)
@@ -119,12 +119,12 @@ class Call:
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        """Inputs by DirectML's field, in DirectML's sizes. T and B do not change weights, so calls can share packed ones."""
+        """Inputs by DirectML's field, in DirectML's sizes. Weights do not depend on T and B, so calls can share packed ones."""
         return dict(_arrays(self.operator, self.steps, self.batch, self.growth, self.special, self.seed))
 
     @property
     def onnx_arrays(self) -> dict[str, np.ndarray]:
-        """The inputs by DirectML's field, but in ONNX's shapes and layout, with or without gaps."""
+        """The inputs by DirectML's field, but in ONNX's shapes and the call's layout, with gaps if `strided`."""
         return {field: self._onnx(field, array) for field, array in self.arrays.items()}
 
     def _onnx(self, field: str, array: np.ndarray) -> np.ndarray:
@@ -140,7 +140,7 @@ class Call:
         return np.repeat(shaped, 2, axis=-1)[..., ::2]
 
     def from_onnx(self, results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Convert results, by field, from ONNX's shapes and layout to DirectML's sizes."""
+        """Convert results, by field, from ONNX's shapes and the call's layout to DirectML's sizes."""
         cell = self.operator.row
         if self.layout:
             results = {field: np.moveaxis(array, 0, _batch_axis(cell.outputs[field])) for field, array in results.items()}
@@ -149,7 +149,7 @@ class Call:
 
 @lru_cache(maxsize=256)
 def _arrays(operator: Operator, steps: int, batch: int, growth: float, special: float | None, seed: int) -> dict[str, np.ndarray]:
-    """Make a call's inputs. They are cached, as they are needed three times: to break the call, to run it, and to judge it."""
+    """Make a call's inputs, by field. A cache keeps them, as they are used three times: to break, run and judge the call."""
     given = [random_arrays(Call("", operator, *sizes).desc, np.random.default_rng(seed), operator.type)
              for sizes in ((steps, batch), (1, 1))]
     arrays = given[0] | {field: array for field, array in given[1].items() if field in WEIGHTS}
@@ -160,7 +160,7 @@ def _arrays(operator: Operator, steps: int, batch: int, growth: float, special: 
 
 
 def _batch_axis(formulas: Iterable[str]) -> int:
-    """Return where B is among an array's dimensions in ONNX's layout 0, or 0 if it has no B."""
+    """Return B's axis in an array of ONNX's layout 0, or 0 if it has no B. formulas: the array's dimensions in DirectML."""
     dims = [formula for formula in formulas if formula != "1"]
     return dims.index("B") if "B" in dims else 0
 
@@ -169,7 +169,7 @@ FEW: dict[str, Any] = {"steps": range(2, 9), "rows": range(2, 7)}  # for tests t
 
 
 def palette(seed: int, count: int) -> list[Operator]:
-    """Draw operators. The simplest ones come first, as hypothesis shrinks a failure towards the first."""
+    """Draw `count` operators at random. The simplest come first, as hypothesis shrinks failing calls towards the first."""
     rng = np.random.default_rng(seed)
     drawn = [_operator(rng, CELLS[(seed + index) % len(CELLS)]) for index in range(count)]
     return sorted(drawn, key=lambda operator: operator.hidden * operator.inputs * operator.directions)
@@ -194,8 +194,8 @@ def _operator(rng: np.random.Generator, cell: Cell) -> Operator:
 @st.composite
 def calls(draw: st.DrawFn, operators: Sequence[Operator], faces: Mapping[str, Any], is_broken: bool | None = None,
           steps: Sequence[int] = range(1, 13), rows: Sequence[int] = range(1, 7), seeds: Sequence[int] = range(1000)) -> Call:
-    """Draw a call. faces: by name; each one's `takes` says which operators it can run. is_broken: None for either. steps, rows:
-    numbers to draw T and B from. seeds: numbers to draw the seed of the arrays from.
+    """Draw a call of one of the operators by a face that can run it. faces: by name. is_broken: whether it is broken; None:
+    either. steps, rows, seeds: values to draw T, B and the seed of the arrays from.
     """
     operator = draw(st.sampled_from(operators))
     face = draw(st.sampled_from([name for name, face in faces.items() if face.takes(operator)]))

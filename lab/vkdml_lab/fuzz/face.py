@@ -21,7 +21,7 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Part:
-    """Results of a call, or of some steps of a stream, by DirectML's field; and the problem and inputs to judge them by."""
+    """Results of a call or of some steps of a stream, with the problem and inputs to judge them by. Keys: DirectML's fields."""
 
     problem: Problem
     arrays: Arrays
@@ -30,12 +30,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Face:
-    """A way to call vkdml. arguments: returns a call's arguments by name. run: makes the call with values of these arguments,
-    of which some may be broken.
+    """A way to call vkdml. takes: whether it can run an operator. arguments: makes a call's arguments, by name. run: makes the
+    call with values for these arguments, of which some may be broken.
 
-    has_layout: it supports ONNX's layout 1. begins_with_work: a broken call executes something before it is refused.
-    keeps_wrong: broken calls would leave something compiled in memory, so none are drawn. blamed: returns the arguments that an
-    error may be about, from the error's field.
+    has_layout: it supports ONNX's layout 1. begins_with_work: a broken call may execute something before it is refused.
+    keeps_wrong: broken calls would leave something compiled in memory, so none are drawn. blamed: returns the names of the
+    arguments that may be wrong when an error has this field.
     """
 
     takes: Callable[[Operator], bool]
@@ -54,7 +54,7 @@ def device() -> vkdml.Device:
 
 @contextmanager
 def no_work() -> Iterator[None]:
-    """Raises AssertionError if the driver executes or compiles anything in this context."""
+    """Raise AssertionError at the end of the context if vkdml executed or compiled anything in it."""
     gpu, submitted = device().gpu, []
     before, run = gpu.pipelines_made, Submission.run
 

@@ -1,4 +1,4 @@
-"""The table of all faces (ways to call vkdml) for the fuzzer: how each makes a call's arguments, and how it runs the call."""
+"""The faces (ways to call vkdml) that the fuzzer tries: how each makes a call's arguments, and how it runs the call."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _KINDS = {"WeightTensor": "weights", "RecurrenceTensor": "weights", "InputTensor
 
 
 def _name(call: Call, field: str) -> str:
-    """Return the name that a DirectML field has as an argument of vkdml.gru."""
+    """Return the name of an argument of vkdml.gru, lstm or rnn, such as "x", for a DirectML field, such as "InputTensor"."""
     name = call.operator.row.arguments[field]
     return name if "_" in name else name.lower()
 
@@ -49,14 +49,14 @@ def _numpy_arguments(call: Call) -> dict[str, Argument]:
 
 
 def _blamed(field: str) -> set[str]:
-    """Return the arguments of vkdml.gru that an error's field may be about. For "X", either x or w may be wrong."""
+    """Return the names of arguments that may be wrong when an error has this field. "X" may be about x or w."""
     several = {"X": {"x", "w"}, "attributes": set(DEFAULT_ATTRIBUTES)}
     name = "sequence_lens" if field.startswith("sequence length of row") else field.split("[")[0]
     return several.get(name, {name if "_" in name else name.lower()})
 
 
 def _whole(call: Call, results: Any) -> list[Part]:
-    """Return the results of a call that is not split, as one part. results: all outputs of the cell, in ONNX's shapes."""
+    """Return the results of a whole call as a list of one Part. results: all outputs of the cell, in ONNX's shapes."""
     return [Part(call.problem, call.arrays, call.from_onnx(dict(zip(call.operator.row.outputs, results))))]
 
 
@@ -68,7 +68,7 @@ _CALLED = ("x", "initial_h", "initial_c", "sequence_lens")
 
 
 def _layer(call: Call, values: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Make a layer. Returns it, and the arguments to call it with."""
+    """Make a layer from some of a call's values. Returns it, and the other values to call it with, by name."""
     made = {name: value for name, value in values.items() if name not in _CALLED}
     return getattr(vkdml, call.operator.cell)(**made), {name: values[name] for name in _CALLED if name in values}
 
@@ -93,7 +93,7 @@ def _all_states(call: Call, given: Mapping[str, np.ndarray]) -> dict[str, np.nda
 
 
 def _run_stream(call: Call, values: dict[str, Any]) -> list[Part]:
-    """Run a stream in pieces of 1 to 3 steps. Each piece is judged alone, from the state before it."""
+    """Run a call as a stream, in pieces of 1 to 3 steps. Returns a Part for each, to judge it from the state before it."""
     values = dict(values)
     batch, state, x = (values.pop(name) for name in ("batch", "state", "x"))
     layer, _ = _layer(call, values)
@@ -111,7 +111,7 @@ def _run_stream(call: Call, values: dict[str, Any]) -> list[Part]:
 
 
 def _piece(call: Call, x: np.ndarray, before: Arrays, y: np.ndarray, after: Arrays) -> Part:
-    """Return a piece of a stream as a part, to be judged as a call that takes the stream from one state to the next."""
+    """Return a piece of a stream as a Part. x, y: its input and output. before, after: the stream's states, by name."""
     states = {field: before[_name(call, field)] for field in STATES.values() if field in call.operator.row.inputs}
     operator = replace(call.operator, given=tuple({*call.operator.given, *states} - {"SequenceLengthsTensor"}))
     piece = replace(call, operator=operator, steps=x.shape[int(call.layout)])
@@ -168,7 +168,7 @@ def _model_arguments(call: Call) -> dict[str, Argument]:
 
 
 def _run_model(call: Call, values: dict[str, Any]) -> list[Part]:
-    """Run a model of the node, its weights as initializers, followed by Identity nodes that onnxruntime runs itself."""
+    """Run an ONNX model: the node with weights as initializers, then Identity nodes, which onnxruntime computes."""
     arrays = call.onnx_arrays
     types = {field: TensorProto.INT32 if field == "SequenceLengthsTensor" else helper.np_dtype_to_tensor_dtype(dtype_of(call))
              for field in (*arrays, *call.operator.row.outputs)}
@@ -216,7 +216,7 @@ def _graph_arguments(call: Call) -> dict[str, Argument]:
 
 
 def _run_graph(call: Call, values: dict[str, Any]) -> list[Part]:
-    """Run a graph of the operator, followed by an identity activation of its last state."""
+    """Run a PyDirectML graph: the operator, and an identity activation of its last state."""
     values = dict(values)
     graph, data = values.pop("graph"), {field: values.pop(f"data of {field}") for field in call.arrays}
     bindings = [dml.Binding(values[_EXPRESSIONS[field]], array) for field, array in data.items()]

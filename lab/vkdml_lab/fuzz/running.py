@@ -19,7 +19,7 @@ from vkdml_lab.fuzz.faces import FACES
 
 
 def run(call: Call) -> bool:
-    """Check that a broken call is refused, and that unbroken it gives right results. Returns whether these can be judged."""
+    """Check that a call is refused if broken, and right without its breaks. Returns whether its results could be judged."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         if call.breaks:
@@ -55,7 +55,8 @@ def check_right(call: Call) -> bool:
 
 
 def judge(call: Call, parts: Sequence[Part]) -> bool:
-    """Compare results with their bounds. Raises AssertionError for a wrong number. Returns whether the bounds could show one.
+    """Compare results with their bounds. Raises AssertionError for a wrong number. Returns False if bounds are too wide to show
+    one.
 
     Each step is also judged alone, from the device's state before it, as Device(verify=...) does. This finds mistakes where
     errors grow too much to judge the whole, and shows that Device(verify=...) raises no false alarm.

@@ -1,4 +1,4 @@
-"""Searches for a call that fails, and shrinks it."""
+"""Searches for a call that fails among random ones, and shrinks it to a small one."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Found:
 
 def search(operators: Sequence[Operator], count: int, seed: int, counts: Counter[tuple[str, str]],
            before: Callable[[Call], object] = lambda call: None, **drawn: Any) -> Found | None:
-    """Run `count` calls, or fewer if one fails. counts: how often each face had each outcome; it is updated. before: is called
-    with each call. drawn: more arguments of `calls`.
+    """Run up to `count` random calls of these operators. Returns the smallest that fails, or None. counts: of calls by face and
+    outcome; this function updates them. before: called with each call. drawn: further arguments of `calls`.
     """
     last: list[Call] = []
 

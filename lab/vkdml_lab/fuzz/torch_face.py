@@ -1,4 +1,4 @@
-"""Fuzzes vkdml's twins of PyTorch's modules (the same classes, run by vkdml) by calls that PyTorch's modules can make, too.
+"""Fuzzes vkdml's twins of PyTorch's modules, by calls that PyTorch's modules can make, too.
 
 `python -m vkdml_lab.fuzz.torch_face --draws 1000 --seed 0` draws right and wrong calls of all six modules and of
 torch.ops.vkdml, and compares results, their types and errors with PyTorch's.
@@ -35,7 +35,7 @@ _STATES = ("HiddenInitTensor", "CellMemInitTensor")
 
 
 class _Call(Call):
-    """A call that PyTorch's modules can make. Lengths are at least 1 in a PackedSequence, and may be 0 in vkdml's `lengths`."""
+    """A call that PyTorch's modules can make. Lengths are at least 1, or at least 0 for the face "module with lengths"."""
 
     @staticmethod
     def of(call: Call) -> _Call:
@@ -56,7 +56,7 @@ class _Call(Call):
         return arrays
 
     def tensor(self, field: str) -> torch.Tensor:
-        """Return an input as a tensor in the module's shape."""
+        """Return the input of a DirectML field as a tensor, in the shape that PyTorch's module takes."""
         array = self.arrays[field][0]
         if self.layout and field == "InputTensor":
             array = array.swapaxes(0, 1)
@@ -97,7 +97,7 @@ def _run(way: Way, call: Call, values: dict[str, Any]) -> list[Part]:
 
 
 def _called(made: _Call, given: Any, hx: Any) -> tuple[Any, Any]:
-    """Return the arguments of a module's call: input, packed if there are lengths, and state (a tuple only for LSTM)."""
+    """Return the arguments of a module's call: the input, packed if there are lengths, and hx, a tuple only for LSTM."""
     hx = hx[0] if isinstance(hx, tuple) and len(hx) == 1 else hx
     lengths = None if made.face == "module with lengths" else made.arrays.get("SequenceLengthsTensor")
     is_right = isinstance(given, torch.Tensor) and given.dim() == 3 and 0 not in given.shape and given.layout is torch.strided
@@ -142,7 +142,7 @@ def _with_lengths(made: _Call, twin: torch.nn.Module, given: Any, hx: Any) -> Re
 
 def _copied(copied: Callable[[torch.nn.Module], torch.nn.Module], made: _Call, twin: torch.nn.Module, given: Any, hx: Any
             ) -> Results:
-    """Copy a twin, copy the copy, and zero the twin's weights. Returns the results of all three, which must be right."""
+    """Run a twin, its copy, and the copy's copy. Returns all results. Before the copies run, the twin's weights become 0."""
     result, copy_of_it = twin(given, hx), copied(twin)
     copy_of_copy = copied(copy_of_it)
     for tensor in twin.parameters():
@@ -165,7 +165,7 @@ def _compiled(made: _Call, twin: torch.nn.Module, given: Any, hx: Any) -> Result
 
 
 def _transformed(made: _Call, twin: torch.nn.Module, given: Any, hx: Any) -> Results:
-    """Check that forward-mode derivatives and vmap are refused for each tensor, and that results are the same after that."""
+    """Check that forward-mode derivatives and vmap are refused for each tensor. Returns a call's results before and after."""
     before = twin(given, hx)
     for tensor, call in _differentiated(twin, given, hx):
         for transform in _TRANSFORMS:
@@ -179,7 +179,7 @@ def _transformed(made: _Call, twin: torch.nn.Module, given: Any, hx: Any) -> Res
 
 
 def _differentiated(twin: torch.nn.Module, given: Any, hx: Any) -> Iterator[tuple[torch.Tensor, Callable[[torch.Tensor], Any]]]:
-    """Yield each tensor of a call, and the call as a function of it."""
+    """Yield pairs: a tensor of a call (input, one state, each weight), and the call as a function of this tensor alone."""
     if isinstance(given, PackedSequence):
         yield given.data, lambda tensor: twin(PackedSequence(tensor, *given[1:]), hx)
     else:
@@ -278,7 +278,7 @@ class Draw:
         self.is_reshaped = self.wrong in ("input", "states") and shapes != [one.shape for one in (self.input, *self.hx)]
 
     def call(self, module: torch.nn.Module, is_twin: bool) -> list[torch.Tensor]:
-        """Call a module. Returns all results. PyTorch has no lengths, so its module gets a PackedSequence instead."""
+        """Call a twin or PyTorch's module. Returns all results. PyTorch's takes no lengths, but a PackedSequence."""
         hx, lengths = (tuple(self.hx) if "LSTM" in self.kind else self.hx[0]) if self.hx else None, torch.tensor(self.lengths)
         with torch.no_grad(), torch.autocast("cpu", self.autocast or torch.bfloat16, enabled=self.autocast is not None):
             if self.form == "lengths" and is_twin:
@@ -292,7 +292,7 @@ class Draw:
             return [y * (masks[:, None] if first else masks), *(state * masks for state in _flat(last))]
 
     def check(self) -> str:
-        """Compare a twin with PyTorch's module. Raises AssertionError if they differ. Returns a few words about the outcome."""
+        """Compare a twin's results or error with PyTorch's. Raises AssertionError if they differ. Returns the outcome."""
         got = _result(self.call, vkdml.torch.convert(self.module), True)
         is_unseen = self.is_reshaped and self.form in ("packed", "lengths")  # PyTorch would read beyond the end
         expected = RuntimeError("a PackedSequence of wrong sizes") if is_unseen else _result(self.call, self.module, False)
@@ -327,7 +327,7 @@ def _result(call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _is_pytorchs(result: Any) -> bool:
-    """Whether a result is PyTorch's error that it has no kernel for these arguments."""
+    """Whether a result is an error of PyTorch that says that it has no kernel for these arguments."""
     return (isinstance(result, Exception) and not isinstance(result, VkdmlError)
             and any(text in str(result) for text in _NOT_IN_PYTORCH))
 
@@ -344,7 +344,7 @@ _WRONG_ARGUMENTS: list[tuple[str, Callable[[Any], Any]]] = [
 
 
 def check_operator(seed: int) -> str:
-    """Call torch.ops.vkdml with one wrong argument. It must be refused before any work, with the same error on fake tensors."""
+    """Check that torch.ops.vkdml refuses a wrong argument before any work, and with the same error for fake tensors."""
     rng = np.random.default_rng(seed)
     mode = str(rng.choice(["gru", "lstm", "rnn_tanh", "rnn_relu"]))
     kind, layers, two = mode.split("_")[0].upper(), int(rng.integers(1, 3)), bool(rng.integers(2))

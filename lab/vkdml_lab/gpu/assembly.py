@@ -16,14 +16,14 @@ SUMMING, FINISHING = "summing", "finishing"
 
 @dataclass
 class Instruction:
-    """An instruction. kind: a constant above; FLOAT is an addition or product alone, BESIDE what does not delay other
-    subgroups' vector instructions, such as scalars and waits.
+    """An instruction. kind: a constant above; FLOAT is an addition or product alone, and BESIDE (scalar instructions, waits)
+    delays no vector instruction of another subgroup.
 
     lanes: number of lanes that it runs for; 0: all of the subgroup. multiply_adds: for each lane. size: bytes that each lane
     loads. uniform: all lanes load the same. coherent: it bypasses the cache of its core. tag: a load's name, by which waits
-    refer to it. waits: by tag, how many loads may remain pending. target: label that a branch jumps to. is_last: the program
-    ends here. repeats: how often it is issued. in_vain: it runs only after a poll that found nothing. role: SUMMING or
-    FINISHING, if it is part of such work, which other subgroups skip. text: as shown.
+    refer to it. waits: by tag, how many loads may remain pending. target: label that a branch jumps to. is_last: it ends the
+    program or always jumps. repeats: how often it is issued. in_vain: it runs only after a poll that found nothing. role:
+    SUMMING or FINISHING, if it is part of such work, which other subgroups skip. text: its line of the assembly.
     """
 
     kind: str
@@ -44,7 +44,7 @@ class Instruction:
 
 @dataclass
 class Block:
-    """Instructions without a branch between them. followers: labels of the blocks that may run next."""
+    """Instructions in a row, of which only the last may be a branch. followers: labels of the blocks that may run next."""
 
     label: str
     instructions: list[Instruction] = field(default_factory=list)
@@ -159,7 +159,7 @@ _SHARED_SURFACE, _SCRATCH_SURFACE = "bti(254)", "bti(253)"
 
 
 def _intel_message(message: str) -> tuple[str, int]:
-    """Return a message's kind and its bytes for each lane."""
+    """Return the kind of a message to memory, and its bytes for each lane. message: its description in the assembly."""
     kind = next((kind for pattern, kind in _INTEL_MESSAGES if pattern.search(message)), OTHER)
     if _SCRATCH_SURFACE in message or "scratch" in message:
         return SCRATCH, 0
@@ -253,7 +253,7 @@ _AGAIN = re.compile(r"\s*\(then repeated (\d+) times\)")
 
 
 def parse(text: str) -> list[Block] | None:
-    """Return the blocks, the first of which runs first. None for an unknown assembly."""
+    """Parse assembly into blocks, in its order; the first runs first. Returns None if no known compiler made the text."""
     head, _, body = text.partition("\n")
     read = dict(_COMPILERS).get(head)
     if read is None:
@@ -280,7 +280,7 @@ def parse(text: str) -> list[Block] | None:
 
 
 def _open(blocks: list[Block], label: str) -> None:
-    """Begin a block. The block before it continues with it, unless that one ends with an unconditional branch."""
+    """Append an empty block. It follows the last block, unless the last instruction there ends the program or always jumps."""
     before = blocks[-1].instructions
     if not (before and before[-1].is_last):
         blocks[-1].followers.append(label)

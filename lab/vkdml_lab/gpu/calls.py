@@ -2,8 +2,8 @@
 
     python -m vkdml_lab.gpu.calls [--drivers DIR] [GPU ...]
 
-The layer of lab/vkdml_lab/faults/layer.c counts. A warm call is one after the first few. vkdml works as on that GPU, but
-nothing is computed. The exit code is 1 if a call exceeds its bounds.
+A warm call is one after the first few. The Vulkan layer of lab/vkdml_lab/faults/layer.c counts these things. vkdml works as on
+that GPU, but nothing is computed. The exit code is 1 if a call exceeds its bounds.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ _MAKES = "vkCreate", "vkAllocate", "vkMap", "vkBind", "vkBegin"
 
 
 def breaches(gpu: Gpu, call: str, counts: Counts) -> list[str]:
-    """Return a sentence for each bound that a warm call exceeds."""
+    """Return a sentence for each count that exceeds its bound. call: its name in CALLS. counts: of a warm call."""
     shared = {"copies": 0, "copied bytes": 0} if gpu.kind != DESKTOP else {}
     bounds = _OF_ALL | {name: 0 for name in counts if name.startswith(_MAKES)} | BOUNDS[call] | shared
     return [f"{gpu.name}, {call}: {counts[what]} {what}, at most {bound} are allowed"
@@ -124,7 +124,7 @@ def breaches(gpu: Gpu, call: str, counts: Counts) -> list[str]:
 
 
 def counted(name: str, calls: list[str], drivers: Path = FETCHED) -> dict[str, Counts]:
-    """Return the counts of a warm call on the GPU `name`, for each of these names in CALLS. Raises RuntimeError if it fails."""
+    """Count what warm calls do on the GPU `name`, by call. calls: names in CALLS. Raises RuntimeError if the process fails."""
     with tempfile.TemporaryDirectory() as temporary:
         of_gpu: Driver = driver(GPUS[name], drivers, Path(temporary))
         # Nothing is computed, so findings must not be kept for real devices
@@ -137,7 +137,7 @@ def counted(name: str, calls: list[str], drivers: Path = FETCHED) -> dict[str, C
 
 
 def _count(layer: Layer, call: Call) -> Counts:
-    """Count what the last of five equal calls does with the driver. Runs in the process with the driver and the layer."""
+    """Make five equal calls, and return what the last one does with the driver. The layer must be loaded in this process."""
     for _ in range(4):
         call()
     layer.arm(NONE)

@@ -28,7 +28,7 @@ _LEFT_OUT = ("HiddenInitTensor", "CellMemInitTensor", "PeepholeTensor")
 
 @dataclass(frozen=True)
 class Case:
-    """A recurrent layer. sizes: T, B, I, H. two_phases: a GRU with linear_before_reset = 0, whose steps have two phases."""
+    """A recurrent layer. sizes: T, B, I, H. two_phases: a GRU with linear_before_reset = 0. ragged: rows differ in length."""
 
     cell: str
     sizes: tuple[int, int, int, int]
@@ -60,7 +60,7 @@ class Case:
 
 @dataclass(frozen=True)
 class PlainCase:
-    """An operator without a time loop that uses every feature of its kernel. kind: its name in the self-test."""
+    """An operator without a time loop that uses every feature of its kernel. kind: a key of PLAIN_PROBLEMS, such as "GEMM"."""
 
     kind: str
     element: ElementType

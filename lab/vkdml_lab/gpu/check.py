@@ -41,7 +41,9 @@ FIRST_CALL_SECONDS = 2.0  # limit for compiling in a first call, on one core
 
 @dataclass(frozen=True)
 class Checked:
-    """A GPU's results. parts: kernels of plans. refused: texts. pipelines: how many. first_calls: rows of their seconds."""
+    """The results for one GPU. parts: compiled kernels of plans. refused: a sentence for each plan that could not be made.
+    pipelines: how many were compiled. first_calls: rows with the seconds that first calls take to compile.
+    """
 
     parts: list[Part]
     refused: list[str]
@@ -52,7 +54,7 @@ class Checked:
 
 
 def row(part: Part) -> dict[str, Any]:
-    """Return a part (a compiled kernel of a plan) as a row of the table."""
+    """Return a compiled kernel of a plan (a Part) as a row of the report's table."""
     pipeline, found, dispatch = part.pipeline, part.estimate, part.dispatch
     figures = pipeline.figures
     shown = {
@@ -75,7 +77,7 @@ def row(part: Part) -> dict[str, Any]:
 
 
 def breaches(held: Iterable[Held], expected: Iterable[Expected] = (), is_whole: bool = False) -> tuple[str, bool]:
-    """Return a table of demands and breaches, and whether these are as expected. is_whole: each expected one must occur."""
+    """Return a text about demands and their breaches, and whether all are expected. is_whole: each expected one must occur."""
     lines, text, reasons = [], [], list[str]()
     known_of = {(one.demand, one.gpu): one for one in expected}
     for demand, group in groupby(held, lambda one: one.demand):
@@ -102,7 +104,7 @@ def breaches(held: Iterable[Held], expected: Iterable[Expected] = (), is_whole: 
 
 
 def check(name: str, cases: list[str], drivers: Path | None, keep: Path | None, forced: dict[str, Options]) -> Checked:
-    """Plan these cases for a GPU, and compile all plans. keep: a folder for assemblies. forced: the plans' options by name."""
+    """Plan cases for the GPU `name` and compile all plans. keep: a folder for assembly. forced: options of plans, by name."""
     start = time.perf_counter()
     compiler = Compiler(GPUS[name], drivers, keep)
     try:
@@ -119,7 +121,7 @@ def check(name: str, cases: list[str], drivers: Path | None, keep: Path | None, 
 
 
 def check_all(names: list[str], *arguments: Any) -> dict[str, Checked]:
-    """Check each GPU in a process of its own, as many at a time as there are cores."""
+    """Run `check` for each GPU in a process of its own, as many at once as there are cores. arguments: `check`'s others."""
     found: dict[str, Checked] = {}
     with (ProcessPoolExecutor(os.cpu_count()) as pool, tqdm(total=len(names), unit="GPU", disable=None) as progress):
         running = {pool.submit(check, name, *arguments): name for name in names}
@@ -131,7 +133,7 @@ def check_all(names: list[str], *arguments: Any) -> dict[str, Checked]:
 
 
 def write(folder: Path, report: list[str], rows: list[dict[str, Any]]) -> None:
-    """Write the report, and a table of all compiled kernels, including those that only a tuner or fallback uses."""
+    """Write the report, and a CSV table of all compiled kernels, including those that only a tuner or fallback uses."""
     write_files(folder, {"gpu-check.md": document(*report)})
     with (folder / "gpu-check.csv").open("w", newline="") as file:
         lines = csv.DictWriter(file, list(dict.fromkeys(name for one in rows for name in one)))
