@@ -3,7 +3,7 @@
     python -m bench.host [--gpu GPU] [--pairs N] [--drivers DIR] [TREE ...]
 
 The host plans and works as for that GPU, but the device takes no time. Each TREE is a built checkout of vkdml, this one by
-default. Processes of all trees run in turns, N of each. A time is the least mean of 10 calls, of 200 means in each process.
+default. N processes of each tree run in turns with those of the others. Each times 10 calls 200 times; the least mean counts.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ def _run_tests(path: Path, index: str, arguments: Sequence[str], progress: Progr
 
 
 def _run_again(path: Path, index: str, tests: Sequence[str], chosen: Chosen) -> None:
-    """Repeat the test that crashed: some times as before, and once in each other schedule. Record the outcomes."""
+    """Repeat the test that crashed: several times as before, and once in each other schedule. Record the outcomes."""
     head, found = results.read(path)
     test = found[-1]
     # Not after a hang, as each repetition would take as long

@@ -144,11 +144,10 @@ class _Noise:
 
 
 def _copies(problem: Problem, arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], bool]:
-    """Compute all outputs several times: exactly, then with noise. Returns outputs by field, and False if no bound can be
-    given.
+    """Compute all outputs several times: exactly, then with noise. Returns them by field, and whether a bound can be given.
 
-    The copies are an output's first dimension. The equations are the reference's, for all copies and rows at once; the
-    dimensions in them are gates, copies, units, rows.
+    The copies are an output's first dimension. The equations are the reference's, for all copies and rows at once. They have
+    the dimensions gates, copies, units, rows.
     """
     t, b, h, d = problem.steps, problem.batch, problem.hidden, problem.directions
     noise = _Noise(_ROUNDING[problem.element.pairs])

@@ -140,7 +140,7 @@ class Call:
         return np.repeat(shaped, 2, axis=-1)[..., ::2]
 
     def from_onnx(self, results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Convert results, by field, from ONNX's shapes and the call's layout to DirectML's sizes."""
+        """Return results, by field, in DirectML's sizes. results: by field, in ONNX's shapes and the call's layout."""
         cell = self.operator.row
         if self.layout:
             results = {field: np.moveaxis(array, 0, _batch_axis(cell.outputs[field])) for field, array in results.items()}

@@ -55,8 +55,7 @@ def check_right(call: Call) -> bool:
 
 
 def judge(call: Call, parts: Sequence[Part]) -> bool:
-    """Compare results with their bounds. Raises AssertionError for a wrong number. Returns False if bounds are too wide to show
-    one.
+    """Compare results with their bounds. Raises AssertionError for a wrong number. Returns False if bounds are too wide.
 
     Each step is also judged alone, from the device's state before it, as Device(verify=...) does. This finds mistakes where
     errors grow too much to judge the whole, and shows that Device(verify=...) raises no false alarm.
