@@ -110,7 +110,7 @@ def of_activation(seed: int) -> frozenset[Hashable]:
 
 @cache
 def of_options(seed: int) -> frozenset[Hashable]:
-    """Return what a seed's options cover: values, kernels and all pairs of these; or only the value that is refused."""
+    """Return the option values and kernels that a seed tests, with all pairs; if a value is refused, only that value."""
     case, forced = random_case(seed), test_reference.random_options(seed)
     try:
         planned = plan(case.problem, DEVICES["Mesa 26"], Options(**forced))

@@ -75,7 +75,7 @@ def test_totals_of_all_iterations():
 
 
 def test_code_that_some_subgroups_skip():
-    """Cycles are of a subgroup that runs all instructions. Totals count each by the share of subgroups or lanes that run it."""
+    """`cycles` is for a subgroup that skips nothing. Cycles, bytes and waits in `totals` count by the share that has them."""
     body = [Instruction(SHARED, size=8, tag=SHARED, role=FINISHING), replace(use(SHARED), role=FINISHING)]
     step = iteration(Loop([use(), *body]), (), GPU, 64, LoopStep(True, (), finishing=1 / 16).shares(256, 64))
     assert step.cycles == iteration(Loop([use(), *body]), (), GPU, 64).cycles

@@ -70,7 +70,7 @@ def plans_of_first_call(problem: Problem, info: DeviceInfo) -> dict[str, list[Pl
 
 
 def without_barriers() -> AbstractContextManager[object]:
-    """Let vkdml record no barriers in this context, which validation must report."""
+    """Let vkdml record no barriers in this context. Validation must report that they are missing."""
     return patch.object(devices.Submission, "barrier")
 
 

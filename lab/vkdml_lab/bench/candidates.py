@@ -32,7 +32,7 @@ Row = dict[str, Any]
 
 
 def worth_trying(target: Target) -> list[Tiling]:
-    """Return the tilings whose estimated time is at most WORTH_TRYING times the best. The first is the cost model's choice."""
+    """Return the tilings that are estimated to take at most WORTH_TRYING times as long as the first, the model's choice."""
     tilings = internals.tilings(target)
     return [tiling for tiling in tilings if tiling.seconds(target) <= WORTH_TRYING * tilings[0].seconds(target)]
 

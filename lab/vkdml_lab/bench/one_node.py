@@ -8,7 +8,7 @@ from onnx import helper, numpy_helper, shape_inference
 
 
 def one_node(op: str, arrays: dict, element: str = "float32", **attributes: Any) -> tuple:
-    """Return a serialized ONNX model of one node, which contains the weights as exported models do, and its other inputs."""
+    """Return a serialized ONNX model of one node, weights included (as in exported models), and the other inputs by name."""
     given = {name: np.array(array, "int32" if name == "sequence_lens" else element) for name, array in arrays.items()}
     names = [name if name in given else "" for name in ["X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P"]]
     while not names[-1]:

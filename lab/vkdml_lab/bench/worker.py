@@ -47,7 +47,7 @@ class LibraryWorker:
         return self._library.setup, self._library.code(node)
 
     def warm_up(self, way: str) -> dict[str, Any]:
-        """Make calls. Returns seconds of the "first" and of a later "call", and the "outputs" of the last checked call."""
+        """Make calls. Returns "first" and "call" (seconds of the first and a later one) and the last checked "outputs"."""
         runner = self._runner(way)
         runner.reset()
         first = self.sample(way, 1)

@@ -19,7 +19,7 @@ from vkdml_lab.fuzz.faces import FACES
 
 
 def run(call: Call) -> bool:
-    """Check that a call is refused if broken, and right without its breaks. Returns whether its results could be judged."""
+    """Check that a call with `breaks` is refused, and the call without them right. Returns whether results could be judged."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         if call.breaks:

@@ -278,7 +278,7 @@ class Draw:
         self.is_reshaped = self.wrong in ("input", "states") and shapes != [one.shape for one in (self.input, *self.hx)]
 
     def call(self, module: torch.nn.Module, is_twin: bool) -> list[torch.Tensor]:
-        """Call a twin or PyTorch's module. Returns all results. PyTorch's takes no lengths, but a PackedSequence."""
+        """Call a twin or PyTorch's module. Returns all results. Instead of lengths, PyTorch's takes a PackedSequence."""
         hx, lengths = (tuple(self.hx) if "LSTM" in self.kind else self.hx[0]) if self.hx else None, torch.tensor(self.lengths)
         with torch.no_grad(), torch.autocast("cpu", self.autocast or torch.bfloat16, enabled=self.autocast is not None):
             if self.form == "lengths" and is_twin:

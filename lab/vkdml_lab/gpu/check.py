@@ -121,7 +121,7 @@ def check(name: str, cases: list[str], drivers: Path | None, keep: Path | None, 
 
 
 def check_all(names: list[str], *arguments: Any) -> dict[str, Checked]:
-    """Run `check` for each GPU in a process of its own, as many at once as there are cores. arguments: `check`'s others."""
+    """Run `check` for each GPU, in as many processes as there are cores. arguments: `check`'s others."""
     found: dict[str, Checked] = {}
     with (ProcessPoolExecutor(os.cpu_count()) as pool, tqdm(total=len(names), unit="GPU", disable=None) as progress):
         running = {pool.submit(check, name, *arguments): name for name in names}

@@ -202,7 +202,7 @@ EXPECTED = [
 
 @dataclass(frozen=True)
 class Held:
-    """A kernel to which a demand applies. value: the kernel's figure."""
+    """A compiled kernel (a Part) to which a demand applies. value: the figure of the kernel that the demand bounds."""
 
     demand: Demand
     part: Part

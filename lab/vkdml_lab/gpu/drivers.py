@@ -34,7 +34,7 @@ class Driver:
     environment: dict[str, str]
 
     def python(self) -> list[str]:
-        """Return the command that runs this Python with the driver. It names the real file, as the loader follows no links."""
+        """Return the command that runs this Python with the driver. It names no link: ld.so would seek libraries beside it."""
         return [*self.prefix, os.path.realpath(sys.executable)]
 
     def virtual_environment(self, folder: Path) -> Path:

@@ -46,7 +46,7 @@ class LoopStep:
     finishing: float = 1.0
 
     def shares(self, workgroup: int, width: int) -> dict[str, Share]:
-        """Return the shares of a workgroup that run an instruction, by role. workgroup: its size. width: a subgroup's size."""
+        """Return, by an instruction's role, which shares of a workgroup run it. workgroup: its size. width: a subgroup's."""
         lanes, subgroups = {"": 1.0, SUMMING: self.summing, FINISHING: self.finishing}, ceil_div(workgroup, width)
         return {role: Share(ceil(share * workgroup / width) / subgroups, share) for role, share in lanes.items()}
 

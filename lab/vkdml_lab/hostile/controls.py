@@ -37,7 +37,7 @@ class Control:
     is_large: bool = False  # whether only tasks with many units show the mistake
 
     def result(self) -> str:
-        """Run tasks on the wrong kernels. Returns the mode's first report of the mistake, or "" if the mode misses it."""
+        """Run tasks on the kernels with the mistake. Returns the mode's first report of it, or "" if the mode misses it."""
         wrong = _mistaken(self.file, self.old, self.new, self.kernel)
         for seed in islice((seed for seed in count() if self._suits(self.task(seed))), _TRIES):
             found = modes.MODES[self.mode].run(seed, self.task(seed), wrong)

@@ -41,9 +41,9 @@ def in_tuple(parts: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Pointer:
-    """A SPIR-V pointer. base: the variable's Python name. path: indices, as expressions, into a value outside of memory.
-    offset: an expression for the place in memory, in units (words or halves). is_coherent: other waves may change or see the
-    memory, so that each load reads it again. label: its name in reports.
+    """A SPIR-V pointer. base: the variable, in Python. in_memory: whether that is in a buffer or shared memory. If so, offset
+    is an expression for the place there, in units (words or halves); else path has expressions of indices into its value.
+    is_coherent: other waves may change or see the memory, so that each load reads it again. label: its name in reports.
     """
 
     base: str

@@ -20,7 +20,7 @@ DTYPES: dict[str, Any] = {"u16": np.uint16, "u32": np.uint32, "i32": np.int32, "
 
 
 class Invocations(Protocol):
-    """What memory needs of a wave (subgroup). invocations, workgroups: each lane's. noise: makes undefined values."""
+    """What simulated memory uses of a wave (subgroup). invocations, workgroups: each lane's number. noise: random values."""
 
     lanes: int
     invocations: np.ndarray

@@ -76,7 +76,7 @@ def watched(seed: int, task: Task, edits: Edits) -> Result:
 
 
 def weak(seed: int, task: Task, edits: Edits) -> Result:
-    """Run a task on weak memory (weak.py) where workgroups wait for each other. Sometimes only one workgroup runs at once."""
+    """Run a task, whose workgroups wait for each other, on weak memory (weak.py). Sometimes only one of them runs at once."""
     draw = random.Random(seed)
     few = draw.random() < 0.2
     return same_bits(task, Behaviour(seed, weak=True, wave=_wave(draw, task), resident=int(few),
@@ -100,7 +100,7 @@ def inexact(seed: int, task: Task, edits: Edits, scale: float = 1.0) -> Result:
 
 
 def _lost_nan(seed: int, task: Task, edits: Edits) -> str:
-    """Run the task with a NaN input, if the device assumes no NaN. Returns which outputs lose the NaN, as a text, or ""."""
+    """Return which outputs lose an input's NaN, as a text, or "". Only devices that assume that NaN never occurs are tried."""
     if isinstance(task.problem, MovedProblem) or not drawn(seed).folds:
         return ""
     of_nan = task.of_nan(seed)

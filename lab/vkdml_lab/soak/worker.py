@@ -98,7 +98,7 @@ class Life:
                             for actions in made[-RECORDING_STRIKES:])
 
     def _struck(self, strikes: Iterable[tuple[str, Callable[[], object]]]) -> list[dict[str, str]]:
-        """Make calls while Vulkan functions fail. strikes: text and function of each. Returns failed ones, as `_round` does."""
+        """Make calls while the driver fails. strikes: a call's text and function. Returns the failures, as `_round` does."""
         failures = []
         for call, strike in strikes:
             self._begin(call)

@@ -73,7 +73,7 @@ class Part:
 
 @dataclass
 class Step:
-    """A recorded command. whose: operator, "upload" or "readback". temporary, resource: memory bound for these, or None."""
+    """A recorded command. whose: operator, "upload" or "readback". temporary, resource: its temporary and persistent memory."""
 
     whose: str
     heap: int = 0

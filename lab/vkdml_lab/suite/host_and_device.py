@@ -60,6 +60,6 @@ class Memory:
         self.newer[~but] = HOST if self.is_exposed else SAME
 
     def forget_host(self):
-        """Note that a refused upload may have copied newer bytes from the device, so that the host's are unknown."""
+        """Mark the host's bytes as unknown where the device's may be newer: a refused upload may have copied those here."""
         if not self.is_shared:
             self.host_known[(self.newer == DEVICE) | (self.newer == UNKNOWN)] = False

@@ -1,4 +1,4 @@
-"""Marks tests of random problems as families (sets of similar tests). `make test` runs those that find the most mistakes."""
+"""Makes each test of random problems a family: one test for each seed. `make test` runs the seeds that find most mistakes."""
 
 import json
 from pathlib import Path

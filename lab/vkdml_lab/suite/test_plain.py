@@ -368,7 +368,7 @@ def test_only_elementwise_of_one_layout_in_place(device, desc):
 
 
 def test_wrong_results_are_seen():
-    """The comparison behind Device(verify=...) and the self-test finds one wrong bit in a copy, and inexact sums."""
+    """The check behind Device(verify=...) and the self-test finds one wrong bit of IDENTITY, and a GEMM that is off by 1e-5."""
     problem = table.from_desc(IDENTITY(InputTensor=WIDE, OutputTensor=WIDE))
     x = np.arange(6, dtype=np.int64) + 2**60
     wrong = x.copy()

@@ -206,7 +206,7 @@ def _forget_computed(node: Node) -> Node:
 
 
 def _by_position(node: Node) -> Node:
-    """Return the node as if each activation, even one without parameters, took the entry of alpha and beta at its position."""
+    """Return a copy with other alpha and beta: each activation takes the entry at its own position, not the next unused one."""
     attributes: dict[str, Any] = dict(node.attributes)
     for place, name in enumerate(("activation_alpha", "activation_beta")):
         given = node.get(name) or []
