@@ -120,6 +120,20 @@ def test_what_is_past_a_length_has_no_gradient():
     assert all(parameter.grad.isfinite().all() for parameter in twin.parameters())
 
 
+def test_lengths_that_are_changed_before_backward():
+    """Forward has read them, as PyTorch's packing does. A batch's lengths often overwrite the last one's."""
+    _, twin = pair(bidirectional=True)
+    x, lengths = torch.randn(T, B, I), torch.tensor([2, T, 0], dtype=torch.int32)
+    found = []
+    for after in (lengths.clone(), 0):
+        twin.zero_grad()
+        loss = twin(x, lengths=lengths)[0].sum()
+        lengths[:] = after
+        loss.backward()
+        found.append([parameter.grad.clone() for parameter in twin.parameters()])
+    torch.testing.assert_close(*found, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("changed", ["parameter", "input", "output"])
 def test_what_is_changed_in_place_before_backward_is_refused(changed):
     _, twin = pair(nn.GRU)

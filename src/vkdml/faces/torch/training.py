@@ -187,7 +187,7 @@ def run_layers(call: OperatorCall, compiled: CompiledStacks, dropout: float) -> 
     form, x, lengths, count = call.form, call.input, call.lengths, call.form.per_layer(call.weights)
     if call.batch_sizes is not None:
         x, lengths = pad_packed_sequence(PackedSequence(x, call.batch_sizes))
-    lengths = None if lengths is None else lengths.to(x.device)
+    lengths = None if lengths is None else lengths.to(x.device, copy=True)  # backward reads them, too
     device, h, last = open_device(form.module, compiled.device), form.hidden_size, list[Any]()
     for k in range(form.num_layers):
         outputs = []
