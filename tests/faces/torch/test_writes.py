@@ -112,6 +112,16 @@ def by_an_optimizer(twin, rng):
 
 
 @write
+def by_a_fused_optimizer_in_one_element(twin, rng):
+    """PyTorch does not count this write, and the element is none of those that calls compare."""
+    tensor = getattr(twin, rng.choice([name for name in names(twin) if "weight" in name]))
+    tensor.grad = torch.zeros_like(tensor)
+    tensor.grad[0, 1] = 1
+    torch.optim.SGD([tensor], 1.0, fused=True).step()
+    twin.zero_grad()
+
+
+@write
 def loaded(twin, rng):
     name, tensor, place = drawn(twin, rng)
     twin.load_state_dict(twin.state_dict() | {name: other(tensor, place)}, assign=rng.random() < 0.5)
@@ -220,7 +230,7 @@ def from_a_vector(twin, rng):
 def through_the_memory_of_all(twin, rng):
     """All parameters are views of one tensor, which is written to."""
     name, tensor, place = drawn(twin, rng)
-    memory = torch.cat([tensor.detach().view(-1), torch.zeros(3)])
+    memory = torch.cat([tensor.detach().reshape(-1), torch.zeros(3)])
     setattr(twin, name, nn.Parameter(memory[:tensor.numel()].view_as(tensor)))
     results(twin)
     memory[np.ravel_multi_index(place, tensor.shape)] += 1
