@@ -23,4 +23,4 @@ if __name__ == "__main__":  # runs a Python program whose sessions prefer the de
     else:
         if not sys.flags.safe_path:
             sys.path[0] = os.path.dirname(os.path.realpath(sys.argv[0]))
-        runpy.run_path(sys.argv[0], run_name="__main__")
+        runpy.run_path(os.path.abspath(sys.argv[0]), run_name="__main__")

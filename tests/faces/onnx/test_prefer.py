@@ -140,6 +140,13 @@ def test_a_program_that_is_not_there(arguments, found):
     assert ended.stderr == f"usage: python -m vkdml.onnx [-m MODULE | PROGRAM.py] ARGUMENTS (found {found})\n"
 
 
+@pytest.mark.parametrize("way", [[], ["-m", "vkdml.onnx"]])
+def test_a_program_knows_its_file_in_another_folder(way, tmp_path):
+    (tmp_path / "program.py").write_text("import os; os.chdir('/'); print(__file__)")
+    ended = subprocess.run([sys.executable, *way, "program.py"], capture_output=True, text=True, cwd=tmp_path)
+    assert ended.stdout == f"{tmp_path / 'program.py'}\n", ended.stderr
+
+
 @pytest.mark.family("packages", first=1)
 @pytest.mark.parametrize("package", PACKAGES)
 def test_unchanged_programs_with_real_packages(package, tmp_path):
