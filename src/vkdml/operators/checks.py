@@ -160,8 +160,8 @@ def integers(operator: str, field: str, values: Any, least: int, end: int = 2**3
     except TypeError:
         checked = (-1,)
     if checked and not least <= min(checked) <= max(checked) < end:
-        allowed = f"whole numbers from {least} to 2**{end.bit_length() - 1} - 1"
-        raise InvalidArgumentError(operator, field, shown(values), allowed)
+        found, last = values[0] if isinstance(values, tuple) and len(values) == 1 else values, f"2**{end.bit_length() - 1} - 1"
+        raise InvalidArgumentError(operator, field, shown(found), f"whole numbers from {least} to {last}")
     return checked
 
 
