@@ -241,6 +241,17 @@ def with_value(name, value):
     return lambda module: setattr(module, name, value)
 
 
+@pytest.mark.parametrize("kind", [nn.RNN, nn.RNNCell])
+@pytest.mark.parametrize("setting", [("nonlinearity", "relu"), ("mode", "RNN_RELU")])
+def test_another_activation_is_that_of_pytorch(kind, setting):
+    """A module reads its mode, which its nonlinearity does not change later, and a cell reads its nonlinearity."""
+    module, x = kind(I, H), torch.randn(B, I)
+    twin = vt.convert(module.eval())
+    for one in (module, twin):
+        setattr(one, *setting)
+    torch.testing.assert_close(flat(twin(x)), flat(module(x)), atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize(("change", "message"), [
     (without("weight_hh_l0"), "GRU: weight_hh_l0: found NoneType; expected a parameter"),
     (with_value("bias_ih_l0", None), "GRU: bias_ih_l0: found NoneType; expected a parameter"),

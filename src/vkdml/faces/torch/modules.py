@@ -73,7 +73,7 @@ class Twin(nn.Module):
         """Read the module's settings. A cell counts as one layer."""
         get, mode = vars(self).get, self._module.removesuffix("Cell")
         if mode == "RNN":
-            mode = f"RNN_{self.nonlinearity.upper()}"
+            mode = self.mode if self._module == "RNN" else f"RNN_{self.nonlinearity.upper()}"  # as PyTorch's forward reads
         sizes = self.input_size, self.hidden_size, get("num_layers", 1), get("bidirectional", False)
         for name, value in zip(Form._fields[2:], sizes):
             if not isinstance(value, _INTS):
