@@ -132,7 +132,7 @@ def warm_up(module: nn.Module, T: int | Iterable[int] | None = None, B: int | It
 def refresh(module: nn.Module) -> None:
     """Copy and pack all parameters of twins or of an exported graph again at the next call.
 
-    You need it only after writes that PyTorch does not count: through `.data`, numpy or DLPack.
+    You need it only after writes that PyTorch does not count: through `.data`, numpy, DLPack or torch.distributed.
     """
     _check_module("refresh", module)
     for owner in (*module.modules(), *module.parameters(), *module.buffers()):
