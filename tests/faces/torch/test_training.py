@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 import vkdml
 import vkdml.torch as vt
 from vkdml.faces.sessions import open_device
+from vkdml.faces.torch import torch_operators, training
 
 from .gradients import TOLERANCE, error
 from .support import B, H, I, T
@@ -83,6 +84,17 @@ def test_a_step_of_an_optimizer_changes_what_is_computed():
         torch.testing.assert_close(of_twin, parameter, rtol=1e-4, atol=1e-5)
     with torch.no_grad():
         torch.testing.assert_close(twin.eval()(x)[0], module(x)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_the_bound_of_recordings_counts_shapes(monkeypatch):
+    """Not the directions of layers: training with a few lengths in turn records each once."""
+    made, make = [], training.Passes
+    monkeypatch.setattr(training, "Passes", lambda *arguments: made.append(arguments) or make(*arguments))
+    monkeypatch.setattr(torch_operators, "_STACKS_KEPT", 2 + 4)  # two lengths, and the matrices
+    _, twin = pair(nn.RNN, num_layers=2, bidirectional=True)
+    for steps in (2, 3, 2, 3):
+        loss_of(twin, torch.randn(steps, B, I)).backward()
+    assert len(made) == 2 * 4
 
 
 def test_dropout_between_layers():

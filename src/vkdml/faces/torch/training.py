@@ -117,8 +117,7 @@ class _Layer(torch.autograd.Function):
             raise TorchArgumentError("vkdml.torch", "training on the device, create_graph", True, "False: first derivatives")
         if any("Batched" in str(_C._dispatch_keys(one)) for one in (dy, dh, dc) if one is not None):
             raise TorchArgumentError("vkdml.torch", "training on the device, is_grads_batched or vmap", True, "False")
-        x, w, h, c, after = ctx.saved_tensors
-        of, lengths = ctx.of, ctx.lengths
+        (x, w, h, c, after), of, lengths = ctx.saved_tensors, ctx.of, ctx.lengths
         rows, starts, ends = _ends(x, lengths, of.reverse)
         states = torch.cat([h, c], 1)[:, :after.shape[-1]]
         before = after.roll(-1 if of.reverse else 1, 0).index_put((starts, rows), states)
@@ -203,7 +202,8 @@ def run_layers(call: OperatorCall, compiled: CompiledStacks, dropout: float) -> 
                 given, w, states[0] = torch.cat([x, first], -1), torch.cat([w, r], 1), zeros
             of = Pass(form.mode, len(x), x.shape[1], given.shape[2], h, direction == 1, lengths is not None, at)
             with compiled.lock:
-                passes = compiled.stacks.get((of, device), lambda: Passes(of, device, compiled.stacks))  # noqa: B023  (called at once)
+                of_shape = compiled.stacks.get((of.t, of.b, of.lengths, device), dict)  # so that the bound counts shapes
+                passes = of_shape.get(of) or of_shape.setdefault(of, Passes(of, device, compiled.stacks))
             matrix = _matrix(of, passes, w, r if projection is None else r @ projection, biases)
             y, *ends = _Layer.apply(of, passes, lengths, given, matrix, *states)
             if projection is not None:
