@@ -82,6 +82,8 @@ NVIDIA, SMALL = GPUS["RTX 3090"], make_problem(9, 7, 10, 100)
     (LLVMPIPE, PROBLEMS["float64"], Options(rows=16), "options.rows: found 16; expected 1 with H = 45, I = 10 and float64 on cpu"),
     (LLVMPIPE, PROBLEMS["float64"], Options(lanes=True), "options.lanes: found True; expected False with H"),
     (SWIFTSHADER, PROBLEMS["float32"], Options(resident=True), "options.resident: found True; expected False with H"),
+    (SWIFTSHADER, PROBLEMS["float32"], Options(schedule="persistent", rows=9), "options.rows: found 9; expected"),
+    (SWIFTSHADER, PROBLEMS["float32"], Options(units_at_once=2, rows=17), "options.rows: found 17; expected"),
     (SMALLEST, PROBLEMS["float32"], Options(lanes=True), "options.lanes: found True; expected False with H"),
     (SMALLEST, PROBLEMS["float32"], Options(workgroup=256), "options.workgroup: found 256; expected a multiple of 16, at most 128"),
     (LLVMPIPE, PROBLEMS["float32"], Options(workgroup=12), "options.workgroup: found 12; expected a multiple of 8, at most 1024"),

@@ -32,7 +32,7 @@ class Options:
     fused: multiply the input in the time loop (not in the kernels for GPUs, which always project it).
     lanes: use the kernels that shuffle (not persistent).
     resident: use those of them that keep the recurrent weights in private memory (sequence).
-    rows: batch rows of a tile: 1 with float64.
+    rows: batch rows of a tile: 1 with float64. Some drivers cannot compile many.
     units_at_once: units that an invocation computes together; 1 without lanes.
     register_loads, shared_loads: on a GPU, how many loads of 16 bytes of each gate's recurrent weights an invocation keeps in
     registers, and in shared memory, for a whole dispatch; 0 if a workgroup computes its units in several turns.

@@ -306,13 +306,13 @@ def _check_workgroup(target: Target) -> None:
 def _refusal(target: Target) -> InvalidArgumentError:
     """Make an error that names the first forced option that no tiling has together with the options before it.
 
-    It looks at the tilings that the families list with all options or, if there are none, without options.
+    It looks at the tilings that the families list with all options or, if none, without options and with the schedule alone.
     """
     problem, info, options = target.problem, target.info, replace(target.options, workspace_bytes=WORKSPACE_BYTES)
     limit, sizes = info.max_storage_buffer_range, f"H = {problem.hidden}, I = {problem.input_size}"
-    of_class = Target(with_sizes_of_class(problem), info, options)
-    own = replace(target, options=options)
-    left = list(_fitted(own, _listed(of_class))) or list(_fitted(own, ranked(Target(problem, info))))
+    of_class, own = Target(with_sizes_of_class(problem), info, options), replace(target, options=options)
+    alone = (one for schedule in (None, options.schedule) for one in ranked(Target(problem, info, Options(schedule=schedule))))
+    left = list(_fitted(own, _listed(of_class))) or list(_fitted(own, alone))
     if not left:
         projections = [replace(one.projection, problem=problem) for one in ranked(of_class) if one.projection]
         least = min((projection.step_bytes for projection in projections), default=0)

@@ -75,7 +75,7 @@ class DeviceProfile:
     most_parts: int | None = None  # most parts of a tile, except in the gpu kernels; None: at most one for each core
     most_workgroup: int = 128      # most invocations of a workgroup in the float64 kernels, and of a part in the gpu kernels
     large_tiles: bool = False      # whether tiles of the kernels that shuffle may be large, as loads are slow
-    most_unrolled: int | None = None  # most rows times units of a tile if blocks of loads are unrolled; None: they are loops
+    most_unrolled: int | None = None  # most rows times units (gpu kernels: rows) with unrolled loads; None: loops. Forced: x 4
     most_resident_products: int = 2048  # most products of an invocation in the resident kernels: more compile slowly
     most_iterations: int = MOST_ITERATIONS  # most iterations of all of an invocation's loops in a dispatch
     spins: int = 100_000           # polls of a persistent part in one wait, after which it gives up: tens of ms
@@ -150,7 +150,7 @@ PROFILES = {
         driver="SwiftShader driver",
         is_known=True,
         prefers_shuffles=True,
-        most_unrolled=8,  # with more, the time loop's code no longer fits the first-level cache
+        most_unrolled=8,  # more code does not fit the first-level cache; with 32 rows, gpu kernels took 22 GB to compile
         rates=Rates(load=18e-9, product=3e-9, product_alone=2.5e-9, gate_math=300e-9, submission=48e-6, dispatch=12e-6,
                     second_worker=30e-6, late_worker=100e-6),
         compiling=CompileShares(row_of_unit=20e-6),

@@ -63,7 +63,7 @@ def _tiles_of(target: Target, most_rows: int = _MOST_ROWS) -> list[tuple[int, in
     options, most = target.options, target.profile.most_unrolled
     rows = [options.rows] if options.rows else even_rows(target.problem.batch, range(1, most_rows + 1))
     units = [options.units_at_once] if options.units_at_once else [2, 1]  # four gain nothing, and compile for seconds
-    return [tile for tile in product(rows, units) if most is None or tile[0] * tile[1] <= most or options.rows]
+    return [tile for tile in product(rows, units) if most is None or tile[0] * tile[1] <= (4 * most if options.rows else most)]
 
 
 def _workgroups(target: Target) -> Iterator[tuple[int, bool]]:

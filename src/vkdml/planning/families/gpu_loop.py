@@ -211,7 +211,7 @@ def loops_of(target: Target, schedule: str) -> Iterator[GpuLoop]:
         for workgroup in _workgroups(target, schedule):
             units = workgroup // column_groups(target.problem, info)
             parts = 1 if schedule == SEQUENCE else ceil_div(target.problem.hidden, units)
-            loop = _loop(target, schedule, rows, workgroup, parts) if _may_be(target, schedule, parts) else None
+            loop = _loop(target, schedule, rows, workgroup, parts) if _may_be(target, schedule, rows, parts) else None
             if loop is not None:
                 yield loop
             if loop is not None and info.subgroup_size > _NARROW and info.has_subgroups_of(_NARROW, workgroup):
@@ -240,9 +240,9 @@ def _workgroups(target: Target, schedule: str) -> list[int]:
     return sorted(size for size in sizes if size <= most and size % of_units == 0)
 
 
-def _may_be(target: Target, schedule: str, parts: int) -> bool:
-    """Whether this many parts may be tried: there are units to share, and persistent parts are timed or forced."""
-    if target.options.parts not in (None, parts):
+def _may_be(target: Target, schedule: str, rows: int, parts: int) -> bool:
+    """Whether so many parts and rows may be tried: units to share, persistent parts timed or forced, unrolled rows compiled."""
+    if target.options.parts not in (None, parts) or rows > (target.profile.most_unrolled or rows):
         return False
     is_choice = schedule == STEPPED or target.profile.tuned
     return schedule == SEQUENCE or target.options.schedule == schedule or (parts > 1 and is_choice)
