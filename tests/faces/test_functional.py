@@ -49,6 +49,12 @@ def test_attributes(arrays, attributes):
     check(arrays | {"direction": "bidirectional"} | attributes)
 
 
+def test_a_descriptor_that_is_filled_again_between_calls(arrays):
+    leaky = vkdml.DML_ACTIVATION_LEAKY_RELU_OPERATOR_DESC()
+    for leaky.Alpha in (0.3, 0.9, 0.3):
+        check(one_direction(arrays) | {"activations": [vkdml.DML_ACTIVATION_SIGMOID_OPERATOR_DESC(), leaky]})
+
+
 def test_layout_1_is_the_same_batch_first(arrays):
     arguments = arrays | {"direction": "bidirectional"}
     y, y_h = check(arguments)

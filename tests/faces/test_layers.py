@@ -1,5 +1,7 @@
 """Layers that hold their weights: the same results as the functions', with nothing done twice."""
 
+import copy
+import pickle
 import re
 
 import numpy as np
@@ -116,6 +118,25 @@ def test_a_warm_up_runs_what_it_compiled(device, monkeypatch, caplog):
     ran.clear()
     layer.warm_up(20, [1, 9, 2], sequence_lens=True)
     assert ran == []
+
+
+@pytest.mark.parametrize("activations", [["Sigmoid", "LeakyRelu"], [vkdml.DML_ACTIVATION_SIGMOID_OPERATOR_DESC(),
+                                         vkdml.DML_OPERATOR_DESC(vkdml.DML_OPERATOR_TYPE.ACTIVATION_LEAKY_RELU,
+                                                                 vkdml.DML_ACTIVATION_LEAKY_RELU_OPERATOR_DESC(Alpha=0.3))]])
+def test_a_layer_has_the_attributes_that_it_was_made_with(activations):
+    """Whatever its maker does with the lists and descriptors, and whatever sizes come."""
+    alpha = [0.3] if activations[0] == "Sigmoid" else None
+    layer, expected = (vkdml.GRU(**weights("GRU"), activations=copy.deepcopy(activations) if is_copy else activations,
+                                 activation_alpha=copy.deepcopy(alpha) if is_copy else alpha) for is_copy in (False, True))
+    layer(make(T, B, I))
+    if alpha:
+        alpha[0] = 0.9
+    else:
+        activations[1].Desc.Alpha = 0.9
+    activations[0] = "Relu"
+    for made in (layer, pickle.loads(pickle.dumps(layer))):
+        for x in (make(T, B, I), make(T + 1, B, I)):
+            np.testing.assert_array_equal(made(x)[0], expected(x)[0])
 
 
 def test_layers_with_the_same_weights_share_them(device):

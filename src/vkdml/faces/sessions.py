@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from functools import lru_cache, partial
 from itertools import accumulate, cycle, groupby
 from types import NoneType
@@ -20,6 +21,7 @@ from ..operators import element_types
 from ..operators.arguments import describe, onnx_shape, with_defaults
 from ..operators.cells import STATES, Cell
 from ..operators.checks import MAX_TENSOR_BYTES, check_bytes, element_strides
+from ..operators.header.fields import Structure
 from ..operators.problem import LENGTHS, WEIGHTS, Problem, RangeCheck, check_lengths, from_desc
 from ..planning.options import Options
 from .directml.device import Device
@@ -40,8 +42,7 @@ class Settings:
 
     def __init__(self, name: str, cell: Cell, attributes: Mapping[str, Any], wanted: Sequence[bool],
                  device: Device | int | str | None, options: Options) -> None:
-        self.cell = cell
-        self.wanted = tuple(wanted)
+        self.cell, self.wanted = cell, tuple(wanted)
         self._name, self.given_device, self.options = name, device, options
         # A given one is refused now if it is wrong. The default one is opened by the first call, which a child process may make
         self._device = None if device is None else open_device(name, device)
@@ -245,9 +246,8 @@ def shapes_to_warm_up(name: str, T: int | Iterable[int] | None, B: int | Iterabl
     """Pair each T with each B. Raises InvalidArgumentError unless all are whole numbers from 1."""
     sizes = []
     for argument, given in (("T", T), ("B", B)):
-        numbers: list[Any]
         try:
-            numbers = list(given) if isinstance(given, Iterable) else [given]
+            numbers: list[Any] = list(given) if isinstance(given, Iterable) else [given]
         except TypeError:  # from arrays of numpy and PyTorch without dimensions
             numbers = [given]
         wrong = [number for number in numbers if not isinstance(number, int | np.integer) or number < 1]
@@ -276,25 +276,25 @@ def open_device(name: str, device: Device | int | str | None) -> Device:
 
 
 _devices: dict[int | str | None, Device] = {}
-
-
 _PLAIN = {bool, int, float, str, NoneType}
 
 
 @lru_cache(typed=True)
-def _read(**attributes: Any) -> tuple[dict[str, Any], list[Any]]:
-    """Return all attributes, and what identifies them. The cache is for attributes of plain types."""
-    found = with_defaults(attributes)
-    return found, list(map(_typed, found.values()))
+def _read(**attributes: Any) -> tuple[dict[str, Any], tuple[Any, ...]]:
+    """Return copies of all attributes, and what identifies them. The cache is for attributes of plain types."""
+    found = {name: _copied(value) for name, value in with_defaults(attributes).items()}
+    typed = tuple(map(_typed, found.values()))
+    hash(typed)  # raises TypeError if it cannot be a key
+    return found, typed
+
+
+def _copied(value: Any) -> Any:
+    """Copy what its caller may change later: lists, and DirectML's structures."""
+    if isinstance(value, (list, tuple)):
+        return list(map(_copied, value))
+    return deepcopy(value) if isinstance(value, Structure) else value
 
 
 def _typed(value: Any) -> Any:
-    """Pair an attribute with its type, for a key: 1, 1.0 and True are equal, but not all of them are right everywhere.
-
-    Raises TypeError for a value that cannot be hashed.
-    """
-    if isinstance(value, (list, tuple)):
-        return tuple(map(_typed, value))
-    if type(value) not in _PLAIN:
-        hash(value)
-    return type(value), value
+    """Pair an attribute with its type, for a key: 1, 1.0 and True are equal, but not all of them are right everywhere."""
+    return tuple(map(_typed, value)) if isinstance(value, list) else (type(value), value)
