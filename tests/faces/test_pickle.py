@@ -168,6 +168,16 @@ def test_what_was_set_comes_with_it():
         assert called(copied)[0].tobytes() == called(session)[0].tobytes()
 
 
+def test_a_session_has_the_providers_that_it_was_given():
+    """Whatever its maker does with the lists."""
+    names, options = ["VkdmlExecutionProvider", "CPUExecutionProvider"], [{"device": "0"}, {}]
+    made, changed = InferenceSession(model(), None, names, options), InferenceSession(model())
+    changed.set_providers(names, options)
+    names[0], options[0]["device"] = "none such", "none such"
+    for session in (made, changed):
+        assert called(pickle.loads(pickle.dumps(session)))[0].tobytes() == called(session)[0].tobytes()
+
+
 class Session(InferenceSession):
     """A caller's own, whose constructor has other arguments."""
 

@@ -89,7 +89,7 @@ def _tell(session: Any) -> None:
 
 
 def _named(providers: Any, provider_options: Any, before_cpu: bool = False) -> tuple[Any, Any]:
-    """Return both arguments as one list, our provider with device for device_id, of which onnxruntime takes 0 alone.
+    """Return copies of both arguments as one list, our provider with device for device_id, of which onnxruntime takes 0 alone.
 
     before_cpu: put our provider right before the CPU. Wrong arguments are returned as they are: onnxruntime refuses them.
     """
@@ -143,16 +143,15 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
         source = path_or_bytes.SerializeToString() if hasattr(path_or_bytes, "SerializeToString") else path_or_bytes
         source = bytes(source) if isinstance(source, bytearray) else source
         path = os.path.abspath(source) if isinstance(source, str | os.PathLike) else source
-        self._given = path, providers, provider_options, {"device": device, "options": options, **others}
+        self._given = path, *_named(providers, provider_options), {"device": device, "options": options, **others}
         self._has_options = sess_options is not None
         if sess_options is None:
             sess_options = onnxruntime.SessionOptions()
             sess_options.add_session_config_entry("session.intra_op.allow_spinning", "0")
             sess_options.log_severity_level = _ERRORS
-        if providers is None and not sess_options.has_providers():
-            providers, provider_options = _BOTH, None
+        are_left_out = providers is None and not sess_options.has_providers()
         with _creating(self, device, options):
-            super().__init__(source, sess_options, *_named(providers, provider_options), **others)
+            super().__init__(source, sess_options, *((_BOTH, None) if are_left_out else self._given[1:3]), **others)
         self._has_bfloat16 = any("bfloat16" in arg.type for arg in (*self.get_inputs(), *self.get_outputs()))
         self._base = {*vars(self), "_base"}  # a subclass adds others
         _tell(self)
@@ -160,9 +159,9 @@ class InferenceSession(Closing, onnxruntime.InferenceSession):
     def set_providers(self, providers: Sequence[Any] | None = None, provider_options: Sequence[dict[Any, Any]] | None = None
                       ) -> None:
         """Load the model again, with other providers. The file must still be there."""
-        self._given = self._given[0], providers, provider_options, self._given[3]
+        self._given = self._given[0], *_named(providers, provider_options), self._given[3]
         with _creating(self, self._given[3]["device"], self._given[3]["options"]):
-            super().set_providers(*_named(providers or _BOTH, provider_options))
+            super().set_providers(*_named(self._given[1] or _BOTH, self._given[2]))
 
     def __getstate__(self) -> dict[str, Any]:
         self._expect_open()
