@@ -177,6 +177,12 @@ def test_nothing_is_made_after_a_warm_up(device, module, shapes):
     assert device.gpu.pipelines_made == made
 
 
+def test_a_warm_up_of_sizes_that_can_be_read_once():
+    twins = vt.convert(nn.Sequential(nn.GRU(I, H), nn.RNN(H, H)).eval())
+    vt.warm_up(twins, iter([1, T]), iter([1, 2]))
+    assert [len(torch_operators.twin_stacks[twin].stacks.values()) for twin in twins] == [4, 4]
+
+
 def test_a_cell_has_one_step(device):
     twin = vt.convert(nn.LSTMCell(I, H).eval())
     twin.warm_up(B=[B])

@@ -121,9 +121,9 @@ def warm_up(module: nn.Module, T: int | Iterable[int] | None = None, B: int | It
     Warns with a NothingOnDeviceWarning where the module has no twin.
     """
     _check_module("warm_up", module)
-    twins = [part for part in module.modules() if isinstance(part, Twin)]
-    for part in twins:
-        part.warm_up(T, B, hx=hx, packed=packed)
+    sizes: list[Any] = [list(one) if isinstance(one, Iterator) else one for one in (T, B)]  # each twin reads them
+    for part in (twins := [part for part in module.modules() if isinstance(part, Twin)]):
+        part.warm_up(*sizes, hx=hx, packed=packed)
     if not twins:
         warnings.warn(f"warm_up: {type(module).__name__} has no twin: give it the module that convert returned",
                       NothingOnDeviceWarning, stacklevel=2)
