@@ -149,9 +149,9 @@ class CommandRecorder(Named, OfOneProcess):
     def execute_async(self) -> PendingExecution:
         """Begin to run everything recorded, and return at once. Executions on a device run one after the other.
 
-        Do not write to the buffers until it is done. When the process ends, executions that have not begun are dropped, and
-        their `wait` raises DriverError. This call raises DriverError only if the system has no thread for it; all that
-        `execute` may raise comes from `wait`.
+        Do not write to the buffers, or record more, until it is done. When the process ends, executions that have not begun are
+        dropped, and their `wait` raises DriverError. This call raises DriverError only if the system has no thread for it; all
+        that `execute` may raise comes from `wait`.
         """
         return PendingExecution(self.gpu.run_in_background(self.execute))
 
