@@ -21,7 +21,7 @@ Breaches = Iterator[tuple[Path, int, str]]
 
 # How large parts of the tree may be. When one shrinks, lower its number; never raise it. The laboratory is its Python and C, its
 # tests among them, but not bench, which counted with neither until it moved there. History and generated pages are no documents.
-MOST = {"lines of src": 18_517, "files of src": 107, "lines of the laboratory": 23_366, "words of the documents": 20_000}
+MOST = {"lines of src": 18_517, "files of src": 107, "lines of the laboratory": 23_365, "words of the documents": 20_000}
 PLAIN = (".editorconfig", ".github/**/*.yml", "Dockerfile", "Makefile")  # texts that name files, too
 LAB_FILES, BENCH = ("lab/**/*.py", "lab/**/*.c"), ("lab/vkdml_lab/bench/*", "lab/tests/bench/*")
 DOCUMENTS = tuple(f"{folder}*.md" for folder in ("", ".github/**/", "docs/**/", "lab/**/", "shaders/", "tools/**/"))

@@ -38,7 +38,7 @@ with without_barriers():
 
 # Runs a GRU whose kernel is compiled from shaders with other text in one file
 MISTAKE = """
-import pathlib, sys, tempfile
+import os, pathlib, sys, tempfile
 from vkdml_lab.suite import guards
 from vkdml_lab.suite.test_gpu_kernels import CASES, WAYS
 from vkdml_lab.suite.support import run_on_device
@@ -53,7 +53,10 @@ guards.are_wanted = False
 with with_kernel(kernel, wrong):
     device = Device()
     run_on_device(device, CASES[case], WAYS[way].options(CASES[case].problem, device.info))
+os._exit(0)
 """
+# Runs a program without what follows main(): where a device is still open, the layer crashes as the process ends
+_RUN = "import os, sys; from {} import main; code = int(main(sys.argv[1:])); sys.stdout.flush(); os._exit(code)"
 
 _SETTINGS = """khronos_validation.debug_action = VK_DBG_LAYER_ACTION_LOG_MSG
 khronos_validation.log_filename = {log}
@@ -85,9 +88,7 @@ PROJECTION = [f"lab/vkdml_lab/suite/test_gpu_projection.py::test_{test}" for tes
 
 @dataclass(frozen=True)
 class FaultKind:
-    """A kind of fault that GPU-assisted validation finds. message: text in its reports. settings: text of the layer's settings
-    file. mistake: arguments for the program MISTAKE, which plants such a fault in a kernel.
-    """
+    """A fault to find. message: text in its reports. settings: the layer's file. mistake: arguments of MISTAKE, to plant it."""
 
     name: str
     message: str
@@ -98,9 +99,9 @@ class FaultKind:
 # Two runs, as the layer does not report accesses out of bounds while it looks for races
 FAULT_KINDS = (
     FaultKind("accesses out of bounds", "access out of bounds", _GPU_ASSISTED,
-           ("gpu/gru_stepped", "gpu/exchange.glsl", "min(unit, HIDDEN - 1)", "unit", "stepped, all kept", "GRU of one")),
+              ("gpu/gru_stepped", "gpu/exchange.glsl", "min(unit, HIDDEN - 1)", "unit", "stepped, all kept", "GRU of one")),
     FaultKind("races in shared memory", "SharedMemoryDataRace", _RACES,
-           ("gpu/gru", "gpu/CELL.comp", "phase_barrier() { barrier(); }", "phase_barrier() {}", "sequence, turns", "GRU")))
+              ("gpu/gru", "gpu/CELL.comp", "phase_barrier() { barrier(); }", "phase_barrier() {}", "sequence, turns", "GRU")))
 
 
 def layers() -> Path:
@@ -152,13 +153,11 @@ def gpu_assisted(kind: FaultKind) -> int:
               "this driver has not what it needs for that")
         return 0
     print(f"control: the layer reports {control.count(kind.message)} {kind.name} of a kernel that has some", flush=True)
-    failed = 0
-    pytest = ["pytest", "-p", "no:cacheprovider", "-q", "--unguarded"]
-    for command in (["vkdml", "selftest"], [*pytest, *GPU_KERNELS], [*pytest, *PROJECTION]):
-        code, log = messages(layers(), [sys.executable, "-m", *command], settings=kind.settings)
+    failed, pytest = 0, ["pytest", "-p", "no:cacheprovider", "-q", "--unguarded"]
+    for module, *arguments in (["vkdml.cli", "selftest"], [*pytest, *GPU_KERNELS], [*pytest, *PROJECTION]):
+        code, log = messages(layers(), [sys.executable, "-c", _RUN.format(module), *arguments], settings=kind.settings)
         print(log[:4000], end="")
-        print(f"validate: {log.count(kind.message)} {kind.name}; {command[0]} has {'passed' if code == 0 else 'failed'}",
-              flush=True)
+        print(f"validate: {log.count(kind.message)} {kind.name}; {module} has {'failed' if code else 'passed'}", flush=True)
         failed |= bool(log.strip()) or code != 0
     return int(failed)
 
