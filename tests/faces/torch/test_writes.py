@@ -265,7 +265,8 @@ def inference_tensors(twin, rng):
 
 @write
 def tied(twin, rng):
-    pairs = [(first, second) for first in names(twin) for second in names(twin)
+    held = [name for name in names(twin) if name in twin._parameters]  # parametrized may leave a tensor
+    pairs = [(first, second) for first in held for second in held
              if first < second and getattr(twin, first).shape == getattr(twin, second).shape]
     first, second = rng.choice(pairs)
     setattr(twin, second, getattr(twin, first))
