@@ -122,7 +122,8 @@ def warm_up(module: nn.Module, T: int | Iterable[int] | None = None, B: int | It
     """
     _check_module("warm_up", module)
     sizes: list[Any] = [list(one) if isinstance(one, Iterator) else one for one in (T, B)]  # each twin reads them
-    for part in (twins := [part for part in module.modules() if isinstance(part, Twin)]):
+    twins = [part for part in module.modules() if isinstance(part, Twin)]
+    for part in twins:
         part.warm_up(*sizes, hx=hx, packed=packed)
     if not twins:
         warnings.warn(f"warm_up: {type(module).__name__} has no twin: give it the module that convert returned",

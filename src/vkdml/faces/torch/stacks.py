@@ -329,11 +329,11 @@ class _Seen:
     """A copy of a tensor, and marks of that tensor: PyTorch counts its writes, but for those of fused optimizers, whose steps
     are counted here. A view of a few elements shows most others; on a device none is read, as that takes a wait.
 
-    The view keeps the memory, so that no other tensor gets its address. steps: of all optimizers.
+    The view keeps the memory, so that no other tensor gets its address. steps: those of all optimizers so far.
     """
 
     steps = 0
-    _mark: tuple[Any, ...] = None, type(None), None, b"", 0
+    _mark: tuple[Any, ...] = None, type(None), None, b""
 
     def __init__(self, tensor: Tensor, holds: Mapping[type[Tensor], Any]) -> None:
         self.copy, self._holds = tensor.detach().to(CPU, copy=True, memory_format=torch.contiguous_format), holds
@@ -341,23 +341,22 @@ class _Seen:
 
     def is_unchanged(self, tensor: Tensor) -> bool:
         """Whether it is the tensor that had these contents, and has not been written to since."""
-        facts, held, some, bits, steps = self._mark
-        return (held() is tensor and steps == _Seen.steps and facts == _facts(tensor)
-                and bits == (some.tobytes() if tensor.is_cpu else b""))
+        facts, held, some, bits = self._mark
+        return held() is tensor and facts == _facts(tensor) and bits == (some.tobytes() if tensor.is_cpu else b"")
 
     def equals(self, tensor: Tensor) -> bool:
         """Whether a tensor has the type and bits of the copy, so that NaN equals NaN and -0 differs from 0."""
         copy, hold, words = self.copy, self._holds.get(type(tensor)), _WORDS[self.copy.itemsize]
-        facts, steps = _facts(tensor) if hold else None, _Seen.steps
+        facts = _facts(tensor) if hold else None
         if tensor.dtype is not copy.dtype or not torch.equal(tensor.detach().cpu().resolve_neg().view(words), copy.view(words)):
             return False
         self._mark = _Seen._mark
         if hold and facts and not tensor.is_cpu:
-            self._mark = facts, hold(tensor), tensor.detach(), b"", steps
+            self._mark = facts, hold(tensor), tensor.detach(), b""
         elif hold and facts and tensor.is_contiguous() and not tensor.is_shared():  # other processes' writes are not counted
             step = tensor.numel() // _PROBED | 1  # odd: at all columns and cache sets
             some = np.from_dlpack(tensor.detach().view(-1)[::step].view(words))  # numpy() would forbid to resize the tensor
-            self._mark = facts, hold(tensor), some, some.tobytes(), steps
+            self._mark = facts, hold(tensor), some, some.tobytes()
         return True
 
 
@@ -369,7 +368,7 @@ register_optimizer_step_post_hook(_count_step)
 
 
 def _facts(tensor: Tensor) -> tuple[Any, ...] | None:
-    """Return all that changes with a write that PyTorch counts, or with other memory. None: it counts none of this tensor."""
+    """Return all that changes with a write that is counted, or with other memory. None: PyTorch counts none of this tensor."""
     if tensor.is_inference() or tensor.is_neg():
         return None
-    return tensor._cdata, tensor._version, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
+    return _Seen.steps, tensor._cdata, tensor._version, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
