@@ -16,7 +16,7 @@ _FLOAT = ".4g"
 
 
 def write(folder: Path, files: Mapping[str, object]) -> None:
-    """Write files by name: strings as they are, other values as JSON. Each is replaced at once, so nobody reads half a file."""
+    """Write files by name: strings as they are, other values as JSON. Each is replaced at once: no reader finds half a file."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         new = folder / f"{name}.new"

@@ -125,6 +125,7 @@ def test_a_warm_up_runs_what_it_compiled(device, monkeypatch, caplog):
                                                                  vkdml.DML_ACTIVATION_LEAKY_RELU_OPERATOR_DESC(Alpha=0.3))]])
 def test_a_layer_has_the_attributes_that_it_was_made_with(activations):
     """Whatever its maker does with the lists and descriptors, and whatever sizes come."""
+    activations = copy.deepcopy(activations)
     alpha = [0.3] if activations[0] == "Sigmoid" else None
     layer, expected = (vkdml.GRU(**weights("GRU"), activations=copy.deepcopy(activations) if is_copy else activations,
                                  activation_alpha=copy.deepcopy(alpha) if is_copy else alpha) for is_copy in (False, True))

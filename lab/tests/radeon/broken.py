@@ -67,7 +67,7 @@ def spoiled(gpu: Gpu, samples: Any) -> bool:
 
 
 def is_seen(gpu: Gpu, problem: Any, planned: Any, options: Options) -> bool:
-    """Return whether the self-test refuses the problem's kernels. Its earlier results are discarded, so it runs anew."""
+    """Return whether the self-test refuses the problem's kernels. The test's earlier results are discarded, so that it runs again."""
     gpu.once_cache.pop(self_test.check, None)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = folder

@@ -97,7 +97,7 @@ def _everywhere(part: Part) -> bool:
 
 
 def _may_run(part: Part) -> bool:
-    """Whether vkdml may choose the kernel's plan by itself. On desktop GPUs, the tuner or a fallback may use any plan."""
+    """Whether vkdml may choose the kernel's plan unforced. On desktop GPUs, the tuner or a fallback may use any plan."""
     return part.gpu.kind == DESKTOP or part.plan.startswith((DEFAULT, TRIED))
 
 

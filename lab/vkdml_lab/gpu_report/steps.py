@@ -26,7 +26,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Job:
-    """What a part of the report is told. folder: for its files. quick: do little. until: when it should end, as of time.time().
+    """What a part of the report gets. folder: for its files. quick: whether to do little. until: its end, as of time.time().
     first: do only the most important steps.
     """
 
@@ -45,7 +45,7 @@ class Step:
     """A step of a part. run: yields rows of results. In a row, `right` is True or False if results were checked, `failed` says
     what is wrong, and `not checked` why something was not. like: steps with the same word take equally long. seconds: expected
     time of the first of these. first: whether it is one of the most important. resumes: whether it can continue after an
-    interruption, and need not begin anew.
+    interruption, instead of beginning again.
     """
 
     name: str

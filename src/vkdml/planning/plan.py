@@ -311,7 +311,7 @@ def _refusal(target: Target) -> InvalidArgumentError:
     problem, info, options = target.problem, target.info, replace(target.options, workspace_bytes=WORKSPACE_BYTES)
     limit, sizes = info.max_storage_buffer_range, f"H = {problem.hidden}, I = {problem.input_size}"
     of_class, own = Target(with_sizes_of_class(problem), info, options), replace(target, options=options)
-    alone = (one for schedule in (None, options.schedule) for one in ranked(Target(problem, info, Options(schedule=schedule))))
+    alone = (one for schedule in {None, options.schedule} for one in ranked(Target(problem, info, Options(schedule=schedule))))
     left = list(_fitted(own, _listed(of_class))) or list(_fitted(own, alone))
     if not left:
         projections = [replace(one.projection, problem=problem) for one in ranked(of_class) if one.projection]

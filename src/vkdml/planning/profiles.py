@@ -75,7 +75,7 @@ class DeviceProfile:
     most_parts: int | None = None  # most parts of a tile, except in the gpu kernels; None: at most one for each core
     most_workgroup: int = 128      # most invocations of a workgroup in the float64 kernels, and of a part in the gpu kernels
     large_tiles: bool = False      # whether tiles of the kernels that shuffle may be large, as loads are slow
-    most_unrolled: int | None = None  # most rows times units (gpu kernels: rows) with unrolled loads; None: loops. Forced: x 4
+    most_unrolled: int | None = None  # most rows x units if loads are unrolled, 4 times it if forced (gpu: rows); None: loops
     most_resident_products: int = 2048  # most products of an invocation in the resident kernels: more compile slowly
     most_iterations: int = MOST_ITERATIONS  # most iterations of all of an invocation's loops in a dispatch
     spins: int = 100_000           # polls of a persistent part in one wait, after which it gives up: tens of ms
